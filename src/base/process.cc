@@ -1,0 +1,31 @@
+#include "base/process.h"
+
+#include <cstdio>
+#include <cstring>
+
+namespace tierkv {
+namespace {
+
+// A "Name:   123 kB" line of /proc/self/status.
+uint64_t status_kilobytes(const char* name) {
+  std::FILE* file = std::fopen("/proc/self/status", "r");
+  if (file == nullptr) return 0;
+  char line[256];
+  unsigned long long kilobytes = 0;
+  const size_t length = std::strlen(name);
+  while (std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::strncmp(line, name, length) == 0 && line[length] == ':') {
+      std::sscanf(line + length + 1, "%llu", &kilobytes);
+      break;
+    }
+  }
+  std::fclose(file);
+  return kilobytes * 1024;
+}
+
+}  // namespace
+
+uint64_t resident_bytes() { return status_kilobytes("VmRSS"); }
+uint64_t peak_resident_bytes() { return status_kilobytes("VmHWM"); }
+
+}  // namespace tierkv

@@ -1,0 +1,54 @@
+#include "kernels/isa.h"
+
+#include <string>
+#include <vector>
+
+namespace tierkv {
+namespace {
+
+std::vector<Isa> detect() {
+  std::vector<Isa> found = {Isa::kScalar};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+  if (!avx2) return found;
+  found.push_back(Isa::kAvx2);
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni")) {
+    found.push_back(Isa::kAvx512);
+  }
+#endif
+  return found;
+}
+
+}  // namespace
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kScalar: return "scalar";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+  }
+  return "unknown";
+}
+
+std::span<const Isa> available_isas() {
+  static const std::vector<Isa> isas = detect();
+  return isas;
+}
+
+Result<Isa> choose_isa(std::string_view name) {
+  const std::span<const Isa> isas = available_isas();
+  if (name.empty()) return isas.back();
+  std::string known;
+  for (const Isa isa : isas) {
+    if (name == isa_name(isa)) return isa;
+    known += std::string(known.empty() ? "" : ", ") + isa_name(isa);
+  }
+  return invalid_argument("instruction set \"" + std::string(name) +
+                          "\" is not available here; choose one of " + known);
+}
+
+}  // namespace tierkv

@@ -1,0 +1,23 @@
+// All kernels of one instruction set, in one table: what a backend is.
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/isa.h"
+#include "kernels/matmul.h"
+#include "kernels/rotated.h"
+#include "kernels/vector.h"
+
+namespace tierkv {
+
+struct Kernels {
+  Isa isa;
+  const MatmulKernels* matmul;
+  const VectorKernels* vector;
+  const AttentionKernels* attention;
+  const RotatedKernels* rotated;
+};
+
+// `isa` must be one of available_isas().
+const Kernels& kernels_for(Isa isa);
+
+}  // namespace tierkv
