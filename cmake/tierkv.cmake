@@ -1,6 +1,7 @@
 # One static library per folder of src/, one test program per folder: x_test.cc beside x.cc.
 # A file's name says which instruction set it is compiled for: *_avx2.cc, *_avx512.cc.
 find_package(Threads REQUIRED)
+set(TIERKV_MODELS ${PROJECT_SOURCE_DIR}/models CACHE PATH "where tools/fetch_models.sh puts the models")
 if(TIERKV_TESTS)
   enable_testing()
   find_package(GTest REQUIRED)
@@ -49,8 +50,23 @@ function(tierkv_library name)
     target_link_libraries(tierkv_${name} PUBLIC tierkv_options ${ARGN})
   endif()
   if(TIERKV_TESTS AND tests)
-    add_executable(test_${name} ${tests})
-    target_link_libraries(test_${name} PRIVATE tierkv_${name} GTest::gmock GTest::gtest_main)
-    gtest_discover_tests(test_${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+    tierkv_test(test_${name} "${tests}" tierkv_${name})
   endif()
+endfunction()
+
+# tierkv_test(NAME SOURCES DEPS...): a gtest program whose tests ctest knows one by one. Tests find
+# the oracles' output and the models through the environment (tests/CMakeLists.txt makes the former,
+# tools/fetch_models.sh the latter).
+function(tierkv_test name sources)
+  add_executable(${name} ${sources})
+  target_compile_definitions(${name} PRIVATE TIERKV_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${ARGN} nlohmann_json::nlohmann_json GTest::gmock
+                        GTest::gtest_main)
+  set(fixtures "")
+  if(name STREQUAL "test_kernels")
+    set(fixtures FIXTURES_REQUIRED dequantize_oracle)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 900
+    ENVIRONMENT "TIERKV_ORACLE_DIR=${PROJECT_BINARY_DIR}/oracle/dequantize;TIERKV_MODELS=${TIERKV_MODELS}"
+    ${fixtures})
 endfunction()

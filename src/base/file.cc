@@ -15,14 +15,29 @@ namespace {
 Status os_error(const std::string& what, int error) {
   const std::string message = what + ": " + std::strerror(error);
   switch (error) {
-    case ENOENT: return not_found(message);
+    case ENOENT:
+      return not_found(message);
     case ENOSPC:
-    case EDQUOT: return resource_exhausted(message + "; free space there or choose another directory");
+    case EDQUOT:
+      return resource_exhausted(message + "; free space there or choose another directory");
     case EACCES:
     case EPERM:
-    case EROFS: return io_error(message + "; choose a file or directory you may use");
-    default: return io_error(message);
+    case EROFS:
+      return io_error(message + "; choose a file or directory you may use");
+    default:
+      return io_error(message);
   }
+}
+
+// A file that never had a name or, where the file system has no such thing (FAT, overlays), has
+// just lost it. -1 and errno when there is none to be had.
+int open_nameless(const std::string& directory) {
+  const int nameless = open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+  if (nameless >= 0) return nameless;
+  std::string path = directory + "/tierkv-XXXXXX";
+  const int fd = mkostemp(path.data(), O_CLOEXEC);
+  if (fd >= 0) unlink(path.c_str());
+  return fd;
 }
 
 class RealFile : public File {
@@ -36,8 +51,9 @@ class RealFile : public File {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return os_error("reading " + name_, errno);
       if (n == 0) {
-        return corrupt(name_ + " is truncated: " + format("%zu bytes missing at offset %llu",
-                       out.size(), static_cast<unsigned long long>(offset)));
+        return corrupt(name_ + " is truncated: " +
+                       format("%zu bytes missing at offset %llu", out.size(),
+                              static_cast<unsigned long long>(offset)));
       }
       offset += static_cast<uint64_t>(n);
       out = out.subspan(static_cast<size_t>(n));
@@ -77,7 +93,8 @@ class RealFile : public File {
 class RealFileSystem : public FileSystem {
  public:
   Result<std::unique_ptr<File>> open_read(const std::string& path) override {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    // O_NONBLOCK: opening a FIFO would wait for somebody to write to it.
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return os_error("opening " + path, errno);
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -91,10 +108,8 @@ class RealFileSystem : public FileSystem {
     if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
       return os_error("creating the flash directory " + directory, errno);
     }
-    std::string path = directory + "/tierkv-XXXXXX";
-    const int fd = mkostemp(path.data(), O_CLOEXEC);
+    const int fd = open_nameless(directory);
     if (fd < 0) return os_error("creating a file in the flash directory " + directory, errno);
-    unlink(path.c_str());
     const int flags = fcntl(fd, F_GETFL);
     if (flags >= 0) (void)fcntl(fd, F_SETFL, flags | O_DIRECT);  // refused by tmpfs: buffered there
     return std::unique_ptr<File>(new RealFile(fd, directory + " (flash store)"));

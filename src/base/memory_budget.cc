@@ -17,10 +17,11 @@ Status MemoryBudget::reserve(MemoryKind kind, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   const uint64_t used = used_locked();
   if (bytes > limit_ || used > limit_ - bytes) {
-    return resource_exhausted(
-        format("%s for %s does not fit: %s of the RAM budget of %s is in use; give at least --ram %s",
-               format_size(bytes).c_str(), memory_kind_name(kind), format_size(used).c_str(),
-               format_size(limit_).c_str(), format_size_argument(used + bytes).c_str()));
+    const uint64_t enough = bytes > kUnlimited - used ? kUnlimited : used + bytes;
+    return resource_exhausted(format(
+        "%s for %s does not fit: %s of the RAM budget of %s is in use; give at least --ram %s",
+        format_size(bytes).c_str(), memory_kind_name(kind), format_size(used).c_str(),
+        format_size(limit_).c_str(), format_size_argument(enough).c_str()));
   }
   uint64_t& mine = used_[static_cast<int>(kind)];
   mine += bytes;

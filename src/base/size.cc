@@ -14,8 +14,8 @@ int suffix_power(std::string_view suffix) {
   const size_t at = kLetters.find(upper);
   if (at == std::string_view::npos) return -1;
   const std::string_view rest = suffix.substr(1);
-  const bool known = rest.empty() || rest == "B" || rest == "b" || rest == "iB" || rest == "ib" ||
-                     rest == "i";
+  const bool known =
+      rest.empty() || rest == "B" || rest == "b" || rest == "iB" || rest == "ib" || rest == "i";
   return known ? static_cast<int>(at) + 1 : -1;
 }
 
@@ -28,6 +28,7 @@ Result<uint64_t> parse_size(std::string_view text) {
   };
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) return bad("is out of range");
   if (error != std::errc()) return bad("does not start with a number");
   std::string_view suffix(end, static_cast<size_t>(text.data() + text.size() - end));
   while (!suffix.empty() && suffix[0] == ' ') suffix.remove_prefix(1);
@@ -49,7 +50,8 @@ std::string format_size(uint64_t bytes) {
 }
 
 std::string format_size_argument(uint64_t bytes) {
-  return format("%lluM", static_cast<unsigned long long>((bytes + (1 << 20) - 1) >> 20));
+  const uint64_t mebibytes = (bytes >> 20) + ((bytes & ((1 << 20) - 1)) != 0);
+  return format("%lluM", static_cast<unsigned long long>(mebibytes));
 }
 
 }  // namespace tierkv

@@ -24,7 +24,8 @@ void pause() {
 #endif
 }
 
-// Waits until done(state), spinning for kSpin and sleeping after; returns the state that satisfied it.
+// Waits until done(state), spinning for kSpin and sleeping after; returns the state that satisfied
+// it.
 template <typename Done>
 uint32_t wait_until(std::atomic<uint32_t>& state, Done done) {
   const auto deadline = std::chrono::steady_clock::now() + kSpin;
@@ -53,7 +54,7 @@ ThreadPool::ThreadPool(int n_threads) {
 
 ThreadPool::~ThreadPool() {
   stop_ = true;
-  state_.fetch_add(kGeneration, std::memory_order_release);
+  state_.fetch_add(kGeneration, std::memory_order_seq_cst);
   state_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
@@ -69,9 +70,10 @@ void ThreadPool::run(int64_t n_tasks, Call call, void* context) {
   context_ = context;
   n_tasks_ = n_tasks;
   next_task_.store(0, std::memory_order_relaxed);
-  // Nobody is joined and the job is closed: this opens the next generation.
+  // Nobody is joined and the job is closed: this opens the next generation. Sequentially
+  // consistent, or notify_all's look for sleepers could overtake the store and leave one asleep.
   state_.store(((state_.load(std::memory_order_relaxed) & kGenerationMask) + kGeneration) | kOpen,
-               std::memory_order_release);
+               std::memory_order_seq_cst);
   state_.notify_all();
   take_tasks(0);
   const uint32_t before = state_.fetch_and(~kOpen, std::memory_order_acq_rel);
@@ -102,7 +104,7 @@ void ThreadPool::worker_loop(int thread) {
     }
     if (!joined) continue;
     take_tasks(thread);
-    const uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
+    const uint32_t before = state_.fetch_sub(1, std::memory_order_seq_cst);
     if ((before & kOpen) == 0 && (before & kJoinedMask) == 1) state_.notify_all();
   }
 }

@@ -33,6 +33,9 @@ struct AttentionRows {
   float* max = nullptr;      // [n_rows], in and out
   float* sum = nullptr;      // [n_rows], in and out
   float* out = nullptr;      // [n_rows, head_dim], in and out, unnormalised
+  // A hint, of no effect on results: where the block lies that will be attended to next, if known.
+  // Few rows (decode) wait mostly for memory; with this they need not.
+  const uint16_t* next_block = nullptr;
 };
 
 struct AttentionKernels {

@@ -55,8 +55,8 @@ struct MatmulKernels {
   void (*quantize)(const float* x, int64_t n_tokens, int64_t n_cols, int64_t token_begin,
                    int64_t token_end, std::byte* out);
   // out[token * ld_out + row] for tokens [token_begin, token_end) and the rows of panels
-  // [panel_begin, panel_end), rows below w.n_rows only. Each output is computed in one fixed order of
-  // columns, whatever the split. `scratch` has matmul_scratch_bytes(w.n_cols) bytes, 64-aligned.
+  // [panel_begin, panel_end), rows below w.n_rows only. Each output is computed in one fixed order
+  // of columns, whatever the split. `scratch` has matmul_scratch_bytes(w.n_cols) bytes, 64-aligned.
   void (*matmul)(const PackedMatrix& w, const MatmulInput& in, int64_t token_begin,
                  int64_t token_end, int64_t panel_begin, int64_t panel_end, float* out,
                  int64_t ld_out, std::byte* scratch);

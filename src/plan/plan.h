@@ -1,5 +1,6 @@
 // A plan: which tokens of one request lie in which tier, and how Tier-1 stores each layer. Numbers
-// only: plan/ knows no files, clocks or models. Everything is counted in pages of page_tokens tokens.
+// only: plan/ knows no files, clocks or models. Everything is counted in pages of page_tokens
+// tokens.
 //
 //   position   0 .. sinks | sinks .. | .. | last window_pages
 //   tier       exact      | Tier-1   | Tier-2 | exact
@@ -20,7 +21,7 @@ struct CodecId {
   friend bool operator==(const CodecId&, const CodecId&) = default;
 };
 
-std::string codec_name(CodecId codec);               // "k5v4"; "exact" for 0/0
+std::string codec_name(CodecId codec);                 // "k5v4"; "exact" for 0/0
 Result<CodecId> parse_codec(const std::string& name);  // inverse; K in 3,4,5,6,8, V in 2,3,4,5,6,8
 
 // One choice for one layer.
@@ -40,25 +41,25 @@ struct PlanLayer {
 
 struct PlanInput {
   int64_t page_tokens = 64;
-  int64_t total_tokens = 0;       // prompt and predicted output
-  uint64_t ram_bytes = 0;         // for KV: tiers, staging and the window layers
-  uint64_t fixed_bytes = 0;       // KV that no choice changes: window-only layers
-  uint64_t staging_bytes = 0;     // taken as soon as flash is used
-  int64_t extent_pages = 4;       // with flash, pages leave RAM only in whole extents
+  int64_t total_tokens = 0;    // prompt and predicted output
+  uint64_t ram_bytes = 0;      // for KV: tiers, staging and the window layers
+  uint64_t fixed_bytes = 0;    // KV that no choice changes: window-only layers
+  uint64_t staging_bytes = 0;  // taken as soon as flash is used
+  int64_t extent_pages = 4;    // with flash, pages leave RAM only in whole extents
   int64_t min_sink_pages = 1;
-  int64_t min_window_pages = 3;   // recent tokens kept exact, the page being filled included
-  double kld_budget = 2e-3;       // nats a token
+  int64_t min_window_pages = 3;  // recent tokens kept exact, the page being filled included
+  double kld_budget = 2e-3;      // nats a token
   bool flash_allowed = true;
   double flash_bytes_per_second = 1e9;
-  double overlap_seconds = 0;     // of flash reads a step that computation hides
+  double overlap_seconds = 0;  // of flash reads a step that computation hides
   std::vector<PlanLayer> layers;
 };
 
 struct Plan {
   int64_t sink_pages = 0;
-  int64_t window_pages = 0;  // at least this many recent pages are exact
-  int64_t tier1_pages = 0;   // most pages that Tier-1 may hold
-  bool flash = false;        // Tier-2 is in use
+  int64_t window_pages = 0;     // at least this many recent pages are exact
+  int64_t tier1_pages = 0;      // most pages that Tier-1 may hold
+  bool flash = false;           // Tier-2 is in use
   std::vector<CodecId> codecs;  // per layer of PlanInput::layers
 
   // What the plan expects when total_tokens have been seen.
@@ -68,8 +69,9 @@ struct Plan {
   double seconds_per_token = 0;
 };
 
-// The best plan: least decode time within RAM and KLD. When no plan fits the answer is
-// kResourceExhausted and says the least ram_bytes that would do.
+// The best plan: least decode time within RAM and KLD; of equals the one without flash (it wears),
+// then less KLD, then fewer bytes. float16 is an option of every layer's Tier-1. When no plan fits
+// the answer is kResourceExhausted and says the least ram_bytes that would do.
 Result<Plan> make_plan(const PlanInput& input);
 
 // The least PlanInput::ram_bytes for which make_plan succeeds.

@@ -1,6 +1,6 @@
-// Text <-> token ids, as the model's own tokenizer does it. Built from a GGUF's tokenizer.ggml.* keys:
-// byte-level BPE ("gpt2" with pre-tokenisers smollm, gpt-2, llama-bpe, qwen2) and SentencePiece-style
-// ("llama": Llama 2, TinyLlama, Gemma).
+// Text <-> token ids, as the model's own tokenizer does it. Built from a GGUF's tokenizer.ggml.*
+// keys: byte-level BPE ("gpt2" with pre-tokenisers smollm, gpt-2, llama-bpe, qwen2) and
+// SentencePiece-style ("llama": Llama 2, TinyLlama, Gemma).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // Takes the vocabulary out of `file` (GgufFile::take_strings). Unknown kinds are kUnsupported and
-  // named; contradictions (merges of unknown tokens are skipped, ids out of range are not) kCorrupt.
+  // named; contradictions (ids out of range) are kCorrupt; merges of unknown tokens are skipped.
   static Result<std::unique_ptr<Tokenizer>> create(GgufFile& file);
 
   // Text that is not valid UTF-8 is kInvalidArgument and names the byte offset.
@@ -37,8 +37,9 @@ class Tokenizer {
   // `show_special`. An id out of range gives "".
   virtual std::string token_bytes(TokenId id, bool show_special = false) const = 0;
 
-  // decode(encode(text)) == text for any valid UTF-8 without control tokens (BOS is dropped).
-  std::string decode(const std::vector<TokenId>& ids, bool show_special = false) const;
+  // decode(encode(text)) == text for any valid UTF-8 without control tokens (BOS is dropped). One
+  // exception: SentencePiece writes spaces as U+2581, so that character comes back as a space.
+  virtual std::string decode(const std::vector<TokenId>& ids, bool show_special = false) const = 0;
 
   int64_t vocab_size() const { return vocab_size_; }
   TokenId bos() const { return bos_; }  // -1: none
@@ -53,7 +54,6 @@ class Tokenizer {
   int64_t vocab_size_ = 0;
   TokenId bos_ = -1, eos_ = -1;
   bool add_bos_ = false, add_eos_ = false;
-  bool strip_leading_space_ = false;  // decode() drops the space that encode() added
   std::vector<TokenId> end_of_generation_;
 };
 

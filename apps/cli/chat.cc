@@ -1,0 +1,154 @@
+// tierkv chat: a conversation in the terminal, its KV kept between the turns.
+#include <iostream>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "runtime/chat_prompt.h"
+
+namespace tierkv::cli {
+namespace {
+
+constexpr int64_t kDefaultConversation = 4096;  // tokens to plan for beyond the first prompt
+
+struct ChatFlags {
+  ModelFlags model;
+  KvFlags kv;
+  GenerationFlags generation;
+  std::string system, file;
+};
+
+class Chat {
+ public:
+  Chat(Engine& engine, const ChatFlags& flags) : engine_(engine), flags_(flags) {}
+
+  Status start() {
+    if (!flags_.system.empty()) messages_.push_back({"system", flags_.system});
+    if (flags_.file.empty()) return {};
+    TIERKV_ASSIGN_OR_RETURN(document_, read_text(flags_.file));
+    return {};
+  }
+
+  // Says `user`, streams the answer.
+  Status turn(std::string user) {
+    if (!document_.empty()) {
+      user = document_ + "\n\n" + user;
+      document_.clear();
+    }
+    TIERKV_RETURN_IF_ERROR(read_turn(user));
+    const GenerateOptions generate = flags_.generation.generate_options();
+    TIERKV_ASSIGN_OR_RETURN(last_, session_->generate(
+        generate,
+        [](std::string_view text, int32_t) {
+          std::cout << text << std::flush;
+          return static_cast<bool>(std::cout);
+        },
+        &interrupted()));
+    std::cout << std::endl;
+    if (!last_.stop_detail.empty()) std::cerr << "stopped: " << last_.stop_detail << std::endl;
+    return {};
+  }
+
+  std::string report() const {
+    return session_ == nullptr ? "nothing has been read yet\n"
+                               : report_text(engine_, *session_, last_);
+  }
+
+  void clear() {
+    session_.reset();
+    messages_.clear();
+    if (!flags_.system.empty()) messages_.push_back({"system", flags_.system});
+  }
+
+ private:
+  // Only what is new, if the template allows; else the whole conversation again.
+  Status read_turn(const std::string& user) {
+    if (session_ != nullptr) {
+      const Result<std::vector<TokenId>> next =
+          encode_next_turn(engine_, messages_, last_.text, user);
+      messages_.push_back({"assistant", last_.text});
+      messages_.push_back({"user", user});
+      if (next.ok()) return prefill(*next);
+      if (next.status().code() != StatusCode::kUnsupported) return next.status();
+      session_.reset();
+    } else {
+      messages_.push_back({"user", user});
+    }
+    TIERKV_ASSIGN_OR_RETURN(const std::vector<TokenId> all, encode_chat(engine_, messages_));
+    TIERKV_RETURN_IF_ERROR(open_session(static_cast<int64_t>(all.size())));
+    return prefill(all);
+  }
+
+  Status open_session(int64_t n_prompt) {
+    SessionOptions options;
+    TIERKV_ASSIGN_OR_RETURN(options.request, flags_.kv.request());
+    options.n_context = flags_.generation.n_context;
+    options.request.n_prompt = n_prompt;
+    options.request.n_expected =
+        flags_.generation.expect > 0 ? flags_.generation.expect : kDefaultConversation;
+    TIERKV_RETURN_IF_ERROR(Session::check_fits(engine_, options));
+    if (!engine_.loaded()) TIERKV_RETURN_IF_ERROR(load_with_progress(engine_, &interrupted()));
+    TIERKV_ASSIGN_OR_RETURN(session_, Session::create(engine_, options));
+    return {};
+  }
+
+  Status prefill(const std::vector<TokenId>& tokens) {
+    Progress progress("reading", "tokens");
+    return session_->prefill(
+        tokens, [&](int64_t done, int64_t total) { progress.update(done, total); }, &interrupted());
+  }
+
+  Engine& engine_;
+  const ChatFlags& flags_;
+  std::string document_;
+  std::vector<ChatMessage> messages_;
+  std::unique_ptr<Session> session_;
+  Generation last_;
+};
+
+Status execute(const ChatFlags& flags) {
+  TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.model.open());
+  if (!engine->chat_template().ok()) {
+    return engine->chat_template().status().with_context("this model can't chat");
+  }
+  TIERKV_RETURN_IF_ERROR(validate(flags.generation.sampling));
+  Chat chat(*engine, flags);
+  TIERKV_RETURN_IF_ERROR(chat.start());
+  std::cerr << "Ask away. /tiers shows where the context is kept, /clear forgets it, /exit or Ctrl-D "
+               "leaves; Ctrl-C stops an answer.\n";
+  for (std::string line;;) {
+    std::cerr << "> " << std::flush;
+    if (!std::getline(std::cin, line) || line == "/exit") break;
+    if (line.empty()) continue;
+    if (line == "/tiers") {
+      std::cerr << chat.report();
+    } else if (line == "/clear") {
+      chat.clear();
+    } else {
+      reset_interrupt();
+      const Status status = chat.turn(line);
+      if (!status.ok() && status.code() != StatusCode::kCancelled) return status;
+    }
+  }
+  std::cerr << std::endl;
+  return {};
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<ChatFlags>();
+  CLI::App* chat = app.add_subcommand("chat", "a conversation in the terminal");
+  flags->model.add_to(*chat);
+  chat->add_option("--system", flags->system, "system message");
+  chat->add_option("-f,--file", flags->file, "document to talk about");
+  flags->kv.add_to(*chat);
+  flags->generation.add_to(*chat);
+  chat->callback([flags, &exit_code] {
+    const Status status = execute(*flags);
+    if (!status.ok()) exit_code = report_error(status, false);
+  });
+}
+
+}  // namespace tierkv::cli

@@ -1,0 +1,112 @@
+// tierkv eval: what a cache layout costs in accuracy on a text.
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/process.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "runtime/evaluate.h"
+
+namespace tierkv::cli {
+namespace {
+
+struct EvalFlags {
+  ModelFlags model;
+  KvFlags kv;
+  std::string file, dump_logits, dump_tokens;
+  int64_t prefix = 3072, tokens = 512;
+};
+
+nlohmann::json result_json(const EvalResult& r) {
+  return {{"ppl", r.ppl},
+          {"ppl_exact", r.ppl_exact},
+          {"delta_ppl", r.ppl - r.ppl_exact},
+          {"kld", r.kld},
+          {"kld_p99", r.kld_p99},
+          {"kld_max", r.kld_max},
+          {"top1", r.top1},
+          {"bits_per_element", r.bits_per_element},
+          {"n", r.n},
+          {"n_exact", r.n_exact},
+          {"n_compressed", r.n_compressed},
+          {"n_offloaded", r.n_offloaded},
+          {"peak_rss_bytes", peak_resident_bytes()}};
+}
+
+void print_text(const EvalResult& r) {
+  std::cout << format("%lld predictions\n", static_cast<long long>(r.n))
+            << format("perplexity         %.4f (exact cache %.4f)\n", r.ppl, r.ppl_exact)
+            << format("KL divergence      %.6f nats mean, %.6f 99th percentile, %.6f most\n", r.kld,
+                      r.kld_p99, r.kld_max)
+            << format("same top token     %.2f %%\n", 100 * r.top1)
+            << format("bits per element   %.3f\n", r.bits_per_element)
+            << format("tokens             %lld exact, %lld compressed, %lld on flash\n",
+                      static_cast<long long>(r.n_exact), static_cast<long long>(r.n_compressed),
+                      static_cast<long long>(r.n_offloaded));
+}
+
+Status execute(const EvalFlags& flags) {
+  TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.model.open());
+  TIERKV_ASSIGN_OR_RETURN(const std::string text, read_text(flags.file));
+  TIERKV_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, engine->tokenizer().encode(text, {}));
+  TIERKV_ASSIGN_OR_RETURN(const KvRequest request, flags.kv.request());
+  EvalOptions options;
+  options.prefix = flags.prefix;
+  options.tokens = flags.tokens;
+  options.kv = request.kv;
+  options.kld_budget = request.kld_budget;
+  options.flash_directory = request.flash_directory;
+  std::ofstream logits;
+  if (!flags.dump_logits.empty()) {
+    logits.open(flags.dump_logits, std::ios::binary);
+    if (!logits) return io_error("cannot write " + flags.dump_logits);
+    options.on_logits = [&](int64_t, int64_t n, const float* values) {
+      logits.write(reinterpret_cast<const char*>(values),
+                   static_cast<std::streamsize>(n * engine->spec().n_vocab * sizeof(float)));
+    };
+  }
+  if (!flags.dump_tokens.empty()) {
+    std::ofstream out(flags.dump_tokens);
+    out << nlohmann::json(ids).dump();
+    if (!out) return io_error("cannot write " + flags.dump_tokens);
+  }
+  TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
+  Progress progress("evaluating", "tokens");
+  TIERKV_ASSIGN_OR_RETURN(
+      const EvalResult result, evaluate(*engine, ids, options, [&](int64_t done, int64_t total) {
+        progress.update(done, total);
+      }));
+  if (!flags.dump_logits.empty() && !logits.flush()) {
+    return io_error("cannot write " + flags.dump_logits);
+  }
+  if (flags.model.json) {
+    std::cout << result_json(result).dump() << std::endl;
+  } else {
+    print_text(result);
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<EvalFlags>();
+  CLI::App* eval = app.add_subcommand(
+      "eval", "perplexity of a text, and what a KV layout changes against the exact cache");
+  flags->model.add_to(*eval);
+  eval->add_option("-f,--file", flags->file, "text (-: standard input)")->required();
+  eval->add_option("--prefix", flags->prefix, "tokens read exactly, then settled into the layout")
+      ->capture_default_str();
+  eval->add_option("--tokens", flags->tokens, "tokens predicted after the prefix")->capture_default_str();
+  flags->kv.add_to(*eval);
+  eval->add_option("--dump-logits", flags->dump_logits, "write the logits as raw float32 [n, n_vocab]");
+  eval->add_option("--dump-tokens", flags->dump_tokens, "write the text's token ids as JSON");
+  eval->callback([flags, &exit_code] {
+    const Status status = execute(*flags);
+    if (!status.ok()) exit_code = report_error(status, flags->model.json);
+  });
+}
+
+}  // namespace tierkv::cli

@@ -1,0 +1,112 @@
+#include "cli/options.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <random>
+
+#include "base/size.h"
+#include "cli/terminal.h"
+
+namespace tierkv::cli {
+
+void ModelFlags::add_to(CLI::App& app) {
+  app.add_option("-m,--model", model, "GGUF file")->required();
+  app.add_option("--ram", ram, "RAM ceiling of the process: 300M, 1.5G, 2GiB (default: no ceiling)");
+  app.add_option("-t,--threads", threads, "threads (default: one per CPU)")->check(CLI::Range(1, 1024));
+  app.add_flag("--json", json, "print one JSON object instead of text");
+}
+
+Result<std::unique_ptr<Engine>> ModelFlags::open() const {
+  EngineOptions options;
+  options.model_path = model;
+  options.n_threads = threads;
+  if (const char* isa = std::getenv("TIERKV_ISA")) options.isa = isa;
+  if (!ram.empty()) {
+    TIERKV_ASSIGN_OR_RETURN(options.ram_bytes, parse_size(ram));
+  }
+  return Engine::open(options);
+}
+
+void KvFlags::add_to(CLI::App& app) {
+  app.add_option("--kv", kv, "force a KV layout: exact, flash, or a codec such as k5v4");
+  app.add_option("--quality", quality,
+                 "most accuracy that compression may cost: exact, high, balanced, compact, or a KL "
+                 "divergence in nats a token")
+      ->capture_default_str();
+  app.add_option("--flash", flash, "directory for KV that RAM does not hold (default: " +
+                                       default_flash_directory() + ")");
+  app.add_flag("--no-flash", no_flash, "never write KV to flash");
+}
+
+Result<KvRequest> KvFlags::request() const {
+  KvRequest request;
+  TIERKV_ASSIGN_OR_RETURN(request.kv, parse_kv_spec(kv));
+  TIERKV_ASSIGN_OR_RETURN(request.kld_budget, parse_quality(quality));
+  if (no_flash && (!flash.empty() || request.kv.forced == ForcedLayout::kAllFlash)) {
+    return invalid_argument("--no-flash contradicts --flash and --kv flash; leave one out");
+  }
+  if (!no_flash) request.flash_directory = flash.empty() ? default_flash_directory() : flash;
+  return request;
+}
+
+void GenerationFlags::add_to(CLI::App& app) {
+  app.add_option("-n,--n-predict", n_predict, "most tokens to generate (-1: until the model stops)")
+      ->capture_default_str();
+  app.add_option("--expect", expect, "tokens of answer to plan for (default: -n, else 256)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("-c,--ctx-size", n_context, "most tokens of context (default: the model's own)")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("-s,--seed", seed, "seed of sampling (-1: random)")->capture_default_str();
+  app.add_option("--temp", sampling.temperature, "temperature (0: greedy)")->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "sample among the k best (0: all)")->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "sample among the best of total probability p (1: all)")
+      ->capture_default_str();
+  app.add_option("--min-p", sampling.min_p, "least probability relative to the best (0: off)")
+      ->capture_default_str();
+  app.add_option("--repeat-penalty", sampling.repeat_penalty, "penalty of repeated tokens (1: off)")
+      ->capture_default_str();
+  app.add_option("--repeat-last-n", sampling.repeat_last_n, "tokens the penalty looks back on")
+      ->capture_default_str();
+  app.add_flag("--ignore-eos", ignore_eos, "go on after the model would stop");
+}
+
+int64_t GenerationFlags::expected_output() const {
+  if (expect > 0) return expect;
+  return n_predict > 0 ? n_predict : kDefaultExpectedOutput;
+}
+
+GenerateOptions GenerationFlags::generate_options() const {
+  GenerateOptions options;
+  options.max_tokens = n_predict;
+  options.sampling = sampling;
+  options.sampling.seed =
+      seed >= 0 ? static_cast<uint64_t>(seed) : std::random_device()();
+  options.ignore_eos = ignore_eos;
+  return options;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  std::string text;
+  if (path == "-") {
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  } else {
+    TIERKV_ASSIGN_OR_RETURN(const auto file, real_file_system().open_read(path));
+    TIERKV_ASSIGN_OR_RETURN(const uint64_t bytes, file->size());
+    text.resize(bytes);
+    TIERKV_RETURN_IF_ERROR(file->read_at(0, std::as_writable_bytes(std::span(text))));
+  }
+  if (text.empty()) return invalid_argument((path == "-" ? "standard input" : path) + " is empty");
+  return text;
+}
+
+Status load_with_progress(Engine& engine, const std::atomic<bool>* cancel) {
+  Progress progress("loading", "MiB");
+  return engine.load([&](uint64_t done, uint64_t total) {
+    progress.update(static_cast<int64_t>(done >> 20), static_cast<int64_t>(total >> 20));
+    return cancel == nullptr || !cancel->load();
+  });
+}
+
+}  // namespace tierkv::cli

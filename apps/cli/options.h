@@ -1,0 +1,52 @@
+// Flags that several subcommands share, spelled as llama.cpp spells them where it has them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/engine.h"
+#include "runtime/kv_request.h"
+#include "runtime/sampler.h"
+#include "runtime/session.h"
+
+namespace tierkv::cli {
+
+struct ModelFlags {
+  std::string model, ram;
+  int threads = 0;
+  bool json = false;
+
+  void add_to(CLI::App& app);
+  // Opens the engine: header and tokenizer, weights not yet.
+  Result<std::unique_ptr<Engine>> open() const;
+};
+
+struct KvFlags {
+  std::string kv, quality = "balanced", flash;
+  bool no_flash = false;
+
+  void add_to(CLI::App& app);
+  Result<KvRequest> request() const;
+};
+
+struct GenerationFlags {
+  SamplingOptions sampling;
+  int64_t n_predict = -1, expect = 0, n_context = 0;
+  int64_t seed = -1;
+  bool ignore_eos = false;
+
+  void add_to(CLI::App& app);
+  // What --expect says, else -n, else the default.
+  int64_t expected_output() const;
+  GenerateOptions generate_options() const;
+};
+
+// Reads a whole file, or standard input for "-". Fails when it is not valid UTF-8: says where.
+Result<std::string> read_text(const std::string& path);
+
+// Loads the weights with progress on a terminal.
+Status load_with_progress(Engine& engine, const std::atomic<bool>* cancel);
+
+}  // namespace tierkv::cli

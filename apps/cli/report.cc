@@ -1,0 +1,115 @@
+#include "cli/report.h"
+
+#include <map>
+
+#include "base/process.h"
+#include "base/size.h"
+
+namespace tierkv::cli {
+namespace {
+
+double per_second(int64_t n, double seconds) {
+  return seconds > 0 ? static_cast<double>(n) / seconds : 0;
+}
+
+// "k5v4" or "k5v4 x 20, k4v3 x 10": the codecs of the full-attention layers.
+std::string codecs_text(const Plan& plan) {
+  std::map<std::string, int> counts;
+  for (const CodecId codec : plan.codecs) ++counts[codec_name(codec)];
+  std::string text;
+  for (const auto& [name, count] : counts) {
+    text += (text.empty() ? "" : ", ") + name;
+    if (counts.size() > 1) text += " x " + std::to_string(count);
+  }
+  return text;
+}
+
+std::string tier_line(const char* name, int64_t tokens, uint64_t bytes, const std::string& note) {
+  return format("  %-22s %8lld tokens  %10s  %s\n", name, static_cast<long long>(tokens),
+                format_size(bytes).c_str(), note.c_str());
+}
+
+}  // namespace
+
+nlohmann::json report_json(Engine& engine, const Session& session, const Generation& generation) {
+  const TierReport tiers = session.tiers();
+  const Plan& plan = session.plan();
+  const Timings& t = session.timings();
+  const MemoryBudget& budget = engine.budget();
+  nlohmann::json codecs = nlohmann::json::array();
+  for (const CodecId codec : plan.codecs) codecs.push_back(codec_name(codec));
+  return {
+      {"text", generation.text},
+      {"tokens", generation.tokens},
+      {"stop", stop_reason_name(generation.stop)},
+      {"plan",
+       {{"n_exact", plan.n_exact},
+        {"n_compressed", plan.n_compressed},
+        {"n_offloaded", plan.n_offloaded},
+        {"codecs", codecs},
+        {"flash", plan.flash},
+        {"predicted_kld", plan.kld},
+        {"predicted_kv_bytes", plan.ram_bytes}}},
+      {"tiers",
+       {{"n_exact", tiers.n_exact},
+        {"n_compressed", tiers.n_compressed},
+        {"n_offloaded", tiers.n_offloaded},
+        {"bits_per_element", tiers.bits_per_element}}},
+      {"bytes",
+       {{"weights", budget.used(MemoryKind::kWeights)},
+        {"scratch", budget.used(MemoryKind::kScratch)},
+        {"tier0", tiers.tier0_bytes},
+        {"tier1", tiers.tier1_bytes},
+        {"tier2", tiers.tier2_bytes},
+        {"staging", tiers.staging_bytes},
+        {"overhead", budget.used(MemoryKind::kOverhead)}}},
+      {"flash",
+       {{"bytes_read", tiers.flash.bytes_read},
+        {"bytes_written", tiers.flash.bytes_written},
+        {"reads", tiers.flash.reads},
+        {"hits", tiers.flash.hits},
+        {"stall_ms", tiers.flash.stall_seconds * 1e3}}},
+      {"timings",
+       {{"prompt_n", t.prompt_n},
+        {"prompt_ms", t.prompt_seconds * 1e3},
+        {"prompt_per_second", per_second(t.prompt_n, t.prompt_seconds)},
+        {"settle_ms", t.settle_seconds * 1e3},
+        {"predicted_n", t.predicted_n},
+        {"predicted_ms", t.predicted_seconds * 1e3},
+        {"predicted_per_second", per_second(t.predicted_n, t.predicted_seconds)}}},
+      {"isa", isa_name(engine.kernels().isa)},
+      {"threads", engine.pool().size()},
+      {"ram_budget_bytes", budget.limit() == MemoryBudget::kUnlimited ? 0 : budget.limit()},
+      {"peak_rss_bytes", peak_resident_bytes()},
+  };
+}
+
+std::string report_text(Engine& engine, const Session& session, const Generation& generation) {
+  const TierReport tiers = session.tiers();
+  const Timings& t = session.timings();
+  const MemoryBudget& budget = engine.budget();
+  std::string out = "\nwhere the context is kept\n";
+  out += tier_line("Tier-0 exact, RAM", tiers.n_exact, tiers.tier0_bytes, "float16");
+  out += tier_line("Tier-1 compressed, RAM", tiers.n_compressed, tiers.tier1_bytes,
+                   tiers.n_compressed == 0 ? "" : codecs_text(session.plan()));
+  std::string flash_note;
+  if (tiers.flash.bytes_written > 0) {
+    flash_note = "float16, " + format_size(tiers.flash.bytes_written) + " written, " +
+                 format_size(tiers.flash.bytes_read) + " read";
+  }
+  out += tier_line("Tier-2 flash", tiers.n_offloaded, tiers.tier2_bytes, flash_note);
+  out += format("RAM: weights %s, scratch %s, staging %s, the process itself %s; peak %s of %s\n",
+                format_size(budget.used(MemoryKind::kWeights)).c_str(),
+                format_size(budget.used(MemoryKind::kScratch)).c_str(),
+                format_size(tiers.staging_bytes).c_str(),
+                format_size(budget.used(MemoryKind::kOverhead)).c_str(),
+                format_size(peak_resident_bytes()).c_str(), format_size(budget.limit()).c_str());
+  out += format("prompt %lld tokens, %.1f tokens/s; answer %lld tokens, %.1f tokens/s (%s)\n",
+                static_cast<long long>(t.prompt_n), per_second(t.prompt_n, t.prompt_seconds),
+                static_cast<long long>(t.predicted_n),
+                per_second(t.predicted_n, t.predicted_seconds), stop_reason_name(generation.stop));
+  if (!generation.stop_detail.empty()) out += "stopped: " + generation.stop_detail + "\n";
+  return out;
+}
+
+}  // namespace tierkv::cli

@@ -1,0 +1,16 @@
+// What a run did, for people and for programs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/session.h"
+
+namespace tierkv::cli {
+
+nlohmann::json report_json(Engine& engine, const Session& session, const Generation& generation);
+
+// The closing summary: plan, bytes in each tier, speed, peak RSS.
+std::string report_text(Engine& engine, const Session& session, const Generation& generation);
+
+}  // namespace tierkv::cli

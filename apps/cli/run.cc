@@ -1,0 +1,99 @@
+// tierkv run: one prompt, one answer.
+#include <iostream>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "runtime/chat_prompt.h"
+
+namespace tierkv::cli {
+namespace {
+
+struct RunFlags {
+  ModelFlags model;
+  KvFlags kv;
+  GenerationFlags generation;
+  std::string prompt, file, system;
+  bool raw = false, quiet = false;
+};
+
+// The document, then the question.
+Result<std::string> read_prompt(const RunFlags& flags) {
+  if (flags.prompt.empty() && flags.file.empty()) {
+    return invalid_argument("nothing to ask: give -p PROMPT, -f FILE (- for standard input) or both");
+  }
+  if (flags.file.empty()) return flags.prompt;
+  TIERKV_ASSIGN_OR_RETURN(std::string text, read_text(flags.file));
+  return flags.prompt.empty() ? text : text + "\n\n" + flags.prompt;
+}
+
+Result<std::vector<TokenId>> tokenize_prompt(const RunFlags& flags, const Engine& engine) {
+  TIERKV_ASSIGN_OR_RETURN(const std::string prompt, read_prompt(flags));
+  const bool chat = !flags.raw && engine.chat_template().ok();
+  if (!chat) return engine.tokenizer().encode(prompt, {});
+  std::vector<ChatMessage> messages;
+  if (!flags.system.empty()) messages.push_back({"system", flags.system});
+  messages.push_back({"user", prompt});
+  return encode_chat(engine, messages);
+}
+
+Status execute(const RunFlags& flags) {
+  TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.model.open());
+  TIERKV_ASSIGN_OR_RETURN(const std::vector<TokenId> prompt, tokenize_prompt(flags, *engine));
+  const GenerateOptions generate = flags.generation.generate_options();
+  TIERKV_RETURN_IF_ERROR(validate(generate.sampling));
+  SessionOptions options;
+  TIERKV_ASSIGN_OR_RETURN(options.request, flags.kv.request());
+  options.request.n_prompt = static_cast<int64_t>(prompt.size());
+  options.request.n_expected = flags.generation.expected_output();
+  options.n_context = flags.generation.n_context;
+  TIERKV_RETURN_IF_ERROR(Session::check_fits(*engine, options));
+  TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
+  TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::create(*engine, options));
+  {
+    Progress progress("reading", "tokens");
+    TIERKV_RETURN_IF_ERROR(session->prefill(
+        prompt, [&](int64_t done, int64_t total) { progress.update(done, total); }, &interrupted()));
+  }
+  const bool stream = !flags.model.json;
+  TIERKV_ASSIGN_OR_RETURN(
+      const Generation generation,
+      session->generate(generate,
+                        [&](std::string_view text, int32_t) {
+                          if (stream) std::cout << text << std::flush;
+                          return static_cast<bool>(std::cout);
+                        },
+                        &interrupted()));
+  if (flags.model.json) {
+    std::cout << report_json(*engine, *session, generation)
+                     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+              << std::endl;
+  } else {
+    std::cout << std::endl;
+    if (!flags.quiet) std::cerr << report_text(*engine, *session, generation);
+  }
+  if (generation.stop == StopReason::kCancelled) return cancelled("stopped by Ctrl-C");
+  return {};
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& exit_code) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* run = app.add_subcommand("run", "answer one prompt, about a document if one is given");
+  flags->model.add_to(*run);
+  run->add_option("-p,--prompt", flags->prompt, "prompt, or question about the file");
+  run->add_option("-f,--file", flags->file, "document to read before the prompt (-: standard input)");
+  run->add_option("--system", flags->system, "system message");
+  run->add_flag("--raw", flags->raw, "do not apply the model's chat template");
+  run->add_flag("-q,--quiet", flags->quiet, "no closing summary");
+  flags->kv.add_to(*run);
+  flags->generation.add_to(*run);
+  run->callback([flags, &exit_code] {
+    const Status status = execute(*flags);
+    if (!status.ok()) exit_code = report_error(status, flags->model.json);
+  });
+}
+
+}  // namespace tierkv::cli

@@ -1,0 +1,184 @@
+// The rotated codec's integer products on AVX-512 with VNNI.
+#include <immintrin.h>
+
+// GCC 12 takes the deliberately undefined operands inside its own header for mistakes.
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+
+#include <cmath>
+#include <utility>
+
+#include "kernels/rotated.h"
+#include "kernels/rotated_layout.h"
+
+namespace tierkv {
+namespace {
+
+constexpr int kWidth = 16;
+constexpr int kMaxGroup = 8;
+
+#include "kernels/rotated_vector.inc"
+#include "kernels/rotated_weights.inc"
+
+Vec multiply_add(Vec a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps(a, b, c); }
+float reduce_max(Vec x) { return _mm512_reduce_max_ps(x); }
+float reduce_add(Vec x) { return _mm512_reduce_add_ps(x); }
+
+bool any_above(Vec x, float y) { return _mm512_cmp_ps_mask(x, _mm512_set1_ps(y), _CMP_GT_OQ) != 0; }
+
+// Lanes 0 and 8: the results of folding each half of x with `fold`.
+template <typename V, typename F>
+V fold_halves(V x, F fold) {
+  x = fold(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+  x = fold(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+  return fold(x,
+              __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+}
+
+// Folds two vectors together: a's result in lane 0, b's in lane 8.
+template <typename V, typename F>
+V fold_pair(V a, V b, F fold) {
+  return fold_halves(
+      fold(__builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+           __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
+                                   31)),
+      fold);
+}
+
+Pair<float> reduce_pair(Vec a, Vec b) {
+  const Vec x = fold_pair(a, b, [](Vec p, Vec q) { return larger(p, q); });
+  return {{x[0], x[8]}};
+}
+Pair<int32_t> reduce_pair(IntVec a, IntVec b) {
+  const IntVec x = fold_pair(a, b, [](IntVec p, IntVec q) { return p + q; });
+  return {{x[0], x[8]}};
+}
+
+IntVec store_weights(int8_t* to, Vec x) {
+  const __m512i codes = _mm512_cvtps_epi32(x);
+  _mm_store_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(codes));
+  return (IntVec)codes;
+}
+
+// --- unpacking ---
+
+template <int kGroup>
+struct Group {
+  static constexpr int value = kGroup;
+};
+
+template <typename F>
+[[gnu::always_inline]] inline void for_groups(F f) {
+  f(Group<0>()), f(Group<1>()), f(Group<2>()), f(Group<3>());
+  f(Group<4>()), f(Group<5>()), f(Group<6>()), f(Group<7>());
+}
+
+// A group's pieces of a plane of kBits, moved to bit kTo of their bytes; other bits are garbage.
+template <int kBits, int kGroup, int kTo>
+__m512i piece(const uint8_t* plane) {
+  constexpr int kGroups = 8 / kBits, kShift = kGroup % kGroups * kBits - kTo;
+  const __m512i v = _mm512_load_si512(plane + kGroup / kGroups * kGroupCodes);
+  if constexpr (kShift > 0)
+    return _mm512_srli_epi16(v, kShift);
+  else if constexpr (kShift < 0)
+    return _mm512_slli_epi16(v, -kShift);
+  else
+    return v;
+}
+
+template <int kBits, int kGroup>
+__m512i codes(const uint8_t* unit) {
+  if constexpr (kBits == 8) {
+    return _mm512_load_si512(unit + kGroup * kGroupCodes);
+  } else {
+    constexpr int kLow = low_plane_bits(kBits), kHigh = kBits - kLow;
+    const __m512i low =
+        _mm512_and_si512(piece<kLow, kGroup, 0>(unit), _mm512_set1_epi8((1 << kLow) - 1));
+    if constexpr (kHigh == 0) {
+      return low;
+    } else {
+      const __m512i high = piece<kHigh, kGroup, kLow>(unit + unit_bytes(kLow));
+      const __m512i mask = _mm512_set1_epi8(((1 << kHigh) - 1) << kLow);
+      return _mm512_ternarylogic_epi32(low, high, mask, 0xf8);  // low | (high & mask)
+    }
+  }
+}
+
+// Four signed bytes in every lane.
+__m512i broadcast4(const int8_t* from) { return _mm512_set1_epi32(load<int32_t>(from)); }
+
+// --- products ---
+
+template <int kBits, int kRows>
+void score_keys(const uint8_t* units, int64_t head_dim, const int8_t* q, const int32_t* start,
+                int32_t* dots) {
+  constexpr int kLanes = kRows <= 2 ? 4 : 2;  // enough independent sums to hide their latency
+  constexpr int64_t kUnit = unit_bytes(kBits);
+  for (int lane = 0; lane < kPageLanes; lane += kLanes) {
+    __m512i sum[kRows][kLanes];
+    for (int r = 0; r < kRows; ++r) {
+      for (int l = 0; l < kLanes; ++l) sum[r][l] = _mm512_set1_epi32(start[r]);
+    }
+    for (int64_t d = 0; d < head_dim; d += kKeyUnitDims) {
+      const uint8_t* unit = units + (d / kKeyUnitDims * kPageLanes + lane) * kUnit;
+      for_groups([&](auto group) __attribute__((always_inline)) {
+        constexpr int g = decltype(group)::value;
+        __m512i code[kLanes];
+        for (int l = 0; l < kLanes; ++l) code[l] = codes<kBits, g>(unit + l * kUnit);
+        for (int r = 0; r < kRows; ++r) {
+          const __m512i query = broadcast4(q + r * head_dim + d + 4 * g);
+          for (int l = 0; l < kLanes; ++l) {
+            sum[r][l] = _mm512_dpbusd_epi32(sum[r][l], code[l], query);
+          }
+        }
+      });
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int l = 0; l < kLanes; ++l) {
+        _mm512_store_si512(dots + r * kPageTokens + (lane + l) * kPageLane, sum[r][l]);
+      }
+    }
+  }
+}
+
+void update_output(const RowWeights& weights, const __m512i* sum, float* out) {
+  __m512 o = _mm512_fmadd_ps(_mm512_loadu_ps(out), _mm512_set1_ps(weights.keep),
+                             _mm512_set1_ps(weights.shift));
+  for (int half = 0; half < kPageHalves; ++half) {
+    o = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[half]), _mm512_set1_ps(weights.scale[half]), o);
+  }
+  _mm512_storeu_ps(out, o);
+}
+
+template <int kBits, int kRows>
+void add_values(const uint8_t* units, int64_t head_dim, const RowWeights* weights, float* out) {
+  constexpr int64_t kUnit = unit_bytes(kBits);
+  for (int64_t d = 0; d < head_dim; d += kValueUnitDims, units += kPageHalves * kUnit) {
+    __m512i sum[kRows][kPageHalves];
+    for (int r = 0; r < kRows; ++r) {
+      for (int h = 0; h < kPageHalves; ++h) sum[r][h] = _mm512_set1_epi32(weights[r].start[h]);
+    }
+    for_groups([&](auto group) __attribute__((always_inline)) {
+      constexpr int g = decltype(group)::value;
+      for (int h = 0; h < kPageHalves; ++h) {
+        const __m512i code = codes<kBits, g>(units + h * kUnit);
+        for (int r = 0; r < kRows; ++r) {
+          const __m512i p = broadcast4(weights[r].p + h * kHalfTokens + 4 * g);
+          sum[r][h] = _mm512_dpbusd_epi32(sum[r][h], code, p);
+        }
+      }
+    });
+    for (int r = 0; r < kRows; ++r) update_output(weights[r], sum[r], out + r * head_dim + d);
+  }
+}
+
+#include "kernels/rotated_attend.inc"
+#include "kernels/rotated_codec.inc"
+
+}  // namespace
+
+const RotatedKernels kRotatedAvx512 = {encode, decode, prepare, attend, unrotate};
+
+}  // namespace tierkv

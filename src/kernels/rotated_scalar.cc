@@ -1,0 +1,94 @@
+// The rotated codec without an instruction set of its own: the reference the others are tested
+// with.
+#include <cmath>
+#include <utility>
+
+#include "kernels/rotated.h"
+#include "kernels/rotated_layout.h"
+
+namespace tierkv {
+namespace {
+
+constexpr int kWidth = 4;
+constexpr int kMaxGroup = 4;
+
+#include "kernels/rotated_vector.inc"
+#include "kernels/rotated_weights.inc"
+
+Vec multiply_add(Vec a, Vec b, Vec c) { return a * b + c; }
+
+float reduce_max(Vec x) {
+  float top = x[0];
+  for (int i = 1; i < kWidth; ++i) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+float reduce_add(Vec x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+
+int32_t reduce_add(IntVec x) { return x[0] + x[1] + x[2] + x[3]; }
+Pair<float> reduce_pair(Vec a, Vec b) { return {{reduce_max(a), reduce_max(b)}}; }
+Pair<int32_t> reduce_pair(IntVec a, IntVec b) { return {{reduce_add(a), reduce_add(b)}}; }
+bool any_above(Vec x, float y) { return reduce_max(x) > y; }
+
+IntVec store_weights(int8_t* to, Vec x) {
+  const IntVec code = round_to_int(x);
+  for (int i = 0; i < kWidth; ++i) to[i] = static_cast<int8_t>(code[i]);
+  return code;
+}
+
+#include "kernels/rotated_codec.inc"
+
+// sum[i] += four products a group, of a unit's codes 4i to 4i + 3 with factors 4g to 4g + 3.
+void add_unit(const uint8_t* codes, const int8_t* factors, int32_t* sum) {
+  for (int g = 0; g < kUnitGroups; ++g) {
+    for (int i = 0; i < kGroupCodes; ++i) {
+      sum[i / 4] += codes[g * kGroupCodes + i] * factors[4 * g + i % 4];
+    }
+  }
+}
+
+template <int kBits, int kRows>
+void score_keys(const uint8_t* units, int64_t head_dim, const int8_t* q, const int32_t* start,
+                int32_t* dots) {
+  uint8_t codes[kUnitCodes];
+  for (int i = 0; i < kRows * kPageTokens; ++i) dots[i] = start[i / kPageTokens];
+  for (int64_t d = 0; d < head_dim; d += kKeyUnitDims) {
+    for (int lane = 0; lane < kPageLanes; ++lane, units += unit_bytes(kBits)) {
+      unpack_unit(units, kBits, codes);
+      for (int r = 0; r < kRows; ++r) {
+        add_unit(codes, q + r * head_dim + d, dots + r * kPageTokens + lane * kPageLane);
+      }
+    }
+  }
+}
+
+void update_output(const RowWeights& weights, int half, const int32_t* sum, float* out) {
+  for (int i = 0; i < kValueUnitDims; ++i) {
+    if (half == 0) out[i] = out[i] * weights.keep + weights.shift;
+    out[i] += static_cast<float>(sum[i]) * weights.scale[half];
+  }
+}
+
+template <int kBits, int kRows>
+void add_values(const uint8_t* units, int64_t head_dim, const RowWeights* weights, float* out) {
+  uint8_t codes[kUnitCodes];
+  for (int64_t d = 0; d < head_dim; d += kValueUnitDims) {
+    for (int half = 0; half < kPageHalves; ++half, units += unit_bytes(kBits)) {
+      unpack_unit(units, kBits, codes);
+      for (int r = 0; r < kRows; ++r) {
+        int32_t sum[kValueUnitDims];
+        for (int i = 0; i < kValueUnitDims; ++i) sum[i] = weights[r].start[half];
+        add_unit(codes, weights[r].p + half * kHalfTokens, sum);
+        update_output(weights[r], half, sum, out + r * head_dim + d);
+      }
+    }
+  }
+}
+
+#include "kernels/rotated_attend.inc"
+
+}  // namespace
+
+const RotatedKernels kRotatedScalar = {encode, decode, prepare, attend, unrotate};
+
+}  // namespace tierkv

@@ -1,0 +1,114 @@
+#include "kv/crc32c.h"
+
+#include <array>
+#include <cstring>
+
+#include "kv/flash_store.h"
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#define TIERKV_CRC_TARGET [[gnu::target("sse4.2")]]
+#elif defined(__aarch64__) && defined(__linux__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#if defined(__clang__)  // whose arm_acle.h hides the intrinsics unless the whole file may use them
+#define TIERKV_CRC_TARGET [[gnu::target("crc")]]
+#define TIERKV_CRC_U8 __builtin_arm_crc32cb
+#define TIERKV_CRC_U64 __builtin_arm_crc32cd
+#else
+#define TIERKV_CRC_TARGET [[gnu::target("+crc")]]
+#define TIERKV_CRC_U8 __crc32cb
+#define TIERKV_CRC_U64 __crc32cd
+#endif
+#endif
+
+namespace tierkv {
+namespace {
+
+constexpr uint32_t kPolynomial = 0x82f63b78;
+
+// kTables[n][b]: the checksum of byte b followed by n zero bytes, so that eight bytes can be looked
+// up at once ("slicing by 8").
+using Tables = std::array<std::array<uint32_t, 256>, 8>;
+
+constexpr Tables make_tables() {
+  Tables tables{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? kPolynomial : 0);
+    tables[0][byte] = crc;
+  }
+  for (size_t n = 1; n < tables.size(); ++n) {
+    for (size_t byte = 0; byte < 256; ++byte) {
+      const uint32_t crc = tables[n - 1][byte];
+      tables[n][byte] = crc >> 8 ^ tables[0][crc & 255];
+    }
+  }
+  return tables;
+}
+
+constexpr Tables kTables = make_tables();
+
+// Little endian on every machine; compilers make one load of it.
+uint64_t load_u64(const std::byte* bytes) {
+  uint64_t value = 0;
+  for (int i = 0; i < 8; ++i) value |= static_cast<uint64_t>(bytes[i]) << 8 * i;
+  return value;
+}
+
+}  // namespace
+
+uint32_t crc32c_table(std::span<const std::byte> data, uint32_t crc) {
+  crc = ~crc;
+  for (; data.size() >= 8; data = data.subspan(8)) {
+    const uint64_t x = load_u64(data.data()) ^ crc;
+    crc = 0;
+    for (int i = 0; i < 8; ++i) crc ^= kTables[7 - i][x >> 8 * i & 255];
+  }
+  for (const std::byte byte : data) {
+    crc = crc >> 8 ^ kTables[0][(crc ^ static_cast<uint32_t>(byte)) & 255];
+  }
+  return ~crc;
+}
+
+#if defined(__x86_64__)
+
+bool crc32c_has_instruction() { return __builtin_cpu_supports("sse4.2") != 0; }
+
+TIERKV_CRC_TARGET uint32_t crc32c_instruction(std::span<const std::byte> data, uint32_t crc) {
+  uint64_t wide = ~crc;
+  for (; data.size() >= 8; data = data.subspan(8))
+    wide = _mm_crc32_u64(wide, load_u64(data.data()));
+  crc = static_cast<uint32_t>(wide);
+  for (const std::byte byte : data) crc = _mm_crc32_u8(crc, static_cast<uint8_t>(byte));
+  return ~crc;
+}
+
+#elif defined(TIERKV_CRC_TARGET)
+
+bool crc32c_has_instruction() {
+  constexpr unsigned long kHwcapCrc32 = 1ul << 7;  // HWCAP_CRC32 of <asm/hwcap.h>
+  return (getauxval(AT_HWCAP) & kHwcapCrc32) != 0;
+}
+
+TIERKV_CRC_TARGET uint32_t crc32c_instruction(std::span<const std::byte> data, uint32_t crc) {
+  crc = ~crc;
+  for (; data.size() >= 8; data = data.subspan(8)) crc = TIERKV_CRC_U64(crc, load_u64(data.data()));
+  for (const std::byte byte : data) crc = TIERKV_CRC_U8(crc, static_cast<uint8_t>(byte));
+  return ~crc;
+}
+
+#else
+
+bool crc32c_has_instruction() { return false; }
+uint32_t crc32c_instruction(std::span<const std::byte> data, uint32_t crc) {
+  return crc32c_table(data, crc);
+}
+
+#endif
+
+uint32_t crc32c(std::span<const std::byte> data, uint32_t crc) {
+  return crc32c_has_instruction() ? crc32c_instruction(data, crc) : crc32c_table(data, crc);
+}
+
+}  // namespace tierkv

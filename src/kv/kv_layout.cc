@@ -1,0 +1,56 @@
+#include "kv/kv_layout.h"
+
+#include <algorithm>
+
+namespace tierkv {
+
+KvLayout make_kv_layout(std::vector<KvLayerShape> shapes) {
+  KvLayout layout;
+  layout.shapes = std::move(shapes);
+  uint64_t smallest_layer_page = UINT64_MAX;
+  for (int layer = 0; layer < static_cast<int>(layout.shapes.size()); ++layer) {
+    const uint64_t bytes = layout.layer_page_bytes(layer);
+    uint64_t& page = layout.is_full(layer) ? layout.full_page_bytes : layout.window_page_bytes;
+    layout.exact_offset.push_back(page);
+    page += bytes;
+    if (layout.is_full(layer)) {
+      layout.full_layers.push_back(layer);
+      layout.largest_layer_page_bytes = std::max(layout.largest_layer_page_bytes, bytes);
+      smallest_layer_page = std::min(smallest_layer_page, bytes);
+    } else {
+      layout.max_window = std::max(layout.max_window, layout.shapes[layer].window);
+    }
+  }
+  layout.extent_pages = KvLayout::kSplitPages;
+  while (!layout.full_layers.empty() &&
+         static_cast<uint64_t>(layout.extent_pages) * smallest_layer_page <
+             KvLayout::kMinExtentBytes) {
+    layout.extent_pages += KvLayout::kSplitPages;
+  }
+  return layout;
+}
+
+CompressedLayout make_compressed_layout(const KvLayout& layout,
+                                        const std::vector<CodecId>& codecs) {
+  CompressedLayout compressed;
+  const size_t n_layers = layout.shapes.size();
+  compressed.format.resize(n_layers);
+  compressed.offset.resize(n_layers);
+  compressed.block_bytes.resize(n_layers);
+  for (size_t i = 0; i < codecs.size() && i < layout.full_layers.size(); ++i) {
+    const int layer = layout.full_layers[i];
+    const KvLayerShape& shape = layout.shapes[layer];
+    const RotatedFormat format = {codecs[i].k_bits, codecs[i].v_bits};
+    compressed.format[layer] = format;
+    compressed.offset[layer] = compressed.page_bytes;
+    compressed.block_bytes[layer] = rotated_block_bytes(format, shape.head_dim);
+    compressed.page_bytes += shape.n_kv_heads * compressed.block_bytes[layer];
+  }
+  return compressed;
+}
+
+uint64_t compressed_layer_page_bytes(const KvLayerShape& shape, CodecId codec) {
+  return shape.n_kv_heads * rotated_block_bytes({codec.k_bits, codec.v_bits}, shape.head_dim);
+}
+
+}  // namespace tierkv

@@ -1,0 +1,60 @@
+// Where each layer's KV lies inside a page, in RAM and in an extent. A page is kPageTokens tokens of
+// all layers of one group: the full-attention layers, whose pages move between tiers, and the
+// window-only layers, whose pages are dropped once no query can see them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/rotated.h"
+#include "kv/kv_cache.h"
+#include "plan/plan.h"
+
+namespace tierkv {
+
+struct KvLayout {
+  // Pages of one attention split: partial states are formed over these and merged in order, whatever
+  // the tiers and the number of threads. An extent is a whole number of splits.
+  static constexpr int64_t kSplitPages = 4;
+  static constexpr uint64_t kMinExtentBytes = 256 << 10;
+
+  std::vector<KvLayerShape> shapes;
+  std::vector<int> full_layers;           // indices into shapes
+  std::vector<uint64_t> exact_offset;     // of a layer in its group's exact page, bytes
+  uint64_t full_page_bytes = 0;           // exact, all full-attention layers
+  uint64_t window_page_bytes = 0;         // exact, all window-only layers
+  uint64_t largest_layer_page_bytes = 0;  // of the full-attention layers
+  int64_t max_window = 0;                 // tokens
+  int64_t extent_pages = 0;
+
+  bool is_full(int layer) const { return shapes[layer].window == 0; }
+  uint64_t layer_page_bytes(int layer) const {
+    return static_cast<uint64_t>(shapes[layer].n_kv_heads * exact_block_bytes(shapes[layer].head_dim));
+  }
+  // Most pages of the window-only layers that a chunk of n_tokens can need at once.
+  int64_t window_pages(int64_t chunk_tokens) const {
+    return window_page_bytes == 0 ? 0 : (max_window + chunk_tokens) / kPageTokens + 2;
+  }
+  uint64_t extent_payload_bytes(int layer) const { return extent_pages * layer_page_bytes(layer); }
+};
+
+// Window-only layers only drop pages when every token after `length` is out of their reach, so a
+// shape whose window exceeds the context is best given as full (window 0).
+KvLayout make_kv_layout(std::vector<KvLayerShape> shapes);
+
+// A Tier-1 page: per full-attention layer its codec and the place of its blocks.
+struct CompressedLayout {
+  std::vector<RotatedFormat> format;   // per layer of the model; {0,0}: not compressed
+  std::vector<uint64_t> offset;        // bytes
+  std::vector<uint64_t> block_bytes;   // of one KV head
+  uint64_t page_bytes = 0;
+};
+
+// `codecs`: one per full-attention layer.
+CompressedLayout make_compressed_layout(const KvLayout& layout, const std::vector<CodecId>& codecs);
+
+// Bytes of one layer's Tier-1 page under a codec.
+uint64_t compressed_layer_page_bytes(const KvLayerShape& shape, CodecId codec);
+
+}  // namespace tierkv

@@ -1,0 +1,263 @@
+#include "kv/page_table.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tierkv {
+
+PageTable::PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
+                     ThreadPool& pool, FlashOptions flash)
+    : layout_(layout), budget_(budget), kernels_(kernels), pool_(pool), flash_(std::move(flash)) {
+  compressed_ = make_compressed_layout(layout_, {});
+}
+
+int64_t PageTable::count(PageTier tier) const {
+  return std::count_if(pages_.begin(), pages_.end(), [&](const Page& p) { return p.tier == tier; });
+}
+
+uint16_t* PageTable::exact_block(int64_t page, int layer, int kv_head) {
+  const int64_t head = exact_block_bytes(layout_.shapes[layer].head_dim) * kv_head;
+  return reinterpret_cast<uint16_t*>(pages_[page].exact.data() + layout_.exact_offset[layer] + head);
+}
+
+const std::byte* PageTable::compressed_block(int64_t page, int layer, int kv_head) const {
+  return pages_[page].compressed.data() + compressed_.offset[layer] +
+         kv_head * compressed_.block_bytes[layer];
+}
+
+const uint16_t* PageTable::flash_block(const std::byte* payload, int64_t page, int layer,
+                                       int kv_head) const {
+  const int64_t in_extent = page % layout_.extent_pages;
+  return reinterpret_cast<const uint16_t*>(
+      payload + in_extent * layout_.layer_page_bytes(layer) +
+      kv_head * exact_block_bytes(layout_.shapes[layer].head_dim));
+}
+
+Status PageTable::grow(int64_t n_tokens) {
+  while (n_pages() * kPageTokens < n_tokens) {
+    while (count(PageTier::kExact) >= max_exact_pages_ && oldest_movable() >= 0) {
+      TIERKV_RETURN_IF_ERROR(make_room());
+    }
+    TIERKV_RETURN_IF_ERROR(add_page());
+  }
+  return {};
+}
+
+// A new exact page; when the budget refuses it, older pages move on until it fits.
+Status PageTable::add_page() {
+  for (;;) {
+    Result<Buffer> buffer =
+        Buffer::allocate(budget_, MemoryKind::kTier0, layout_.full_page_bytes);
+    if (buffer.ok()) {
+      Page page;
+      page.exact = std::move(*buffer);
+      pages_.push_back(std::move(page));
+      return {};
+    }
+    if (oldest_movable() < 0) return buffer.status();
+    TIERKV_RETURN_IF_ERROR(make_room());
+  }
+}
+
+// Exact, and with its original on flash if flash is in use.
+bool PageTable::movable(int64_t page) const {
+  const Page& p = pages_[page];
+  return p.tier == PageTier::kExact && (stream_ == nullptr || p.on_flash);
+}
+
+// The oldest page that may leave: past the sinks, before the window, all its tokens final. -1: none.
+int64_t PageTable::oldest_movable() const {
+  const int64_t n_full = n_final_tokens_ / kPageTokens;
+  const int64_t end = std::min(n_pages() + 1 - window_pages_, n_full);
+  for (int64_t page = sink_pages_; page < end; ++page) {
+    if (movable(page)) return page;
+  }
+  return -1;
+}
+
+Status PageTable::make_room() {
+  const bool tier1_has_room = count(PageTier::kCompressed) < tier1_pages_;
+  if (!tier1_has_room && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
+  const int64_t page = oldest_movable();
+  if (page < 0) return resource_exhausted("no KV page can leave RAM");
+  if (tier1_has_room) return compress(page);
+  drop_exact(page);
+  update_extents();
+  return {};
+}
+
+// Leaves the page to its copy on flash.
+void PageTable::drop_exact(int64_t page) {
+  pages_[page].exact.reset();
+  pages_[page].tier = PageTier::kFlash;
+}
+
+Status PageTable::compress(int64_t page) {
+  TIERKV_ASSIGN_OR_RETURN(
+      pages_[page].compressed,
+      Buffer::allocate(budget_, MemoryKind::kTier1, compressed_.page_bytes));
+  for (const int layer : layout_.full_layers) {
+    encode_layer(page, layer, pages_[page].exact.data() + layout_.exact_offset[layer]);
+  }
+  pages_[page].exact.reset();
+  pages_[page].tier = PageTier::kCompressed;
+  return {};
+}
+
+void PageTable::encode_layer(int64_t page, int layer, const std::byte* exact_layer) {
+  const KvLayerShape& shape = layout_.shapes[layer];
+  const int64_t exact_bytes = exact_block_bytes(shape.head_dim);
+  std::byte* out = pages_[page].compressed.data() + compressed_.offset[layer];
+  const uint64_t scratch_bytes = codec_scratch_.size() / pool_.size();
+  pool_.parallel_for(shape.n_kv_heads, [&](int64_t head, int thread) {
+    kernels_.rotated->encode(compressed_.format[layer],
+                             reinterpret_cast<const uint16_t*>(exact_layer + head * exact_bytes),
+                             kPageTokens, shape.head_dim,
+                             out + head * compressed_.block_bytes[layer],
+                             codec_scratch_.data() + thread * scratch_bytes);
+  });
+}
+
+Status PageTable::finish(int64_t n_tokens) {
+  n_final_tokens_ = n_tokens;
+  if (stream_ != nullptr) TIERKV_RETURN_IF_ERROR(write_extents(n_tokens));
+  return {};
+}
+
+void PageTable::shrink(int64_t n_tokens) {
+  const int64_t keep = (n_tokens + kPageTokens - 1) / kPageTokens;
+  while (n_pages() > keep) pages_.pop_back();
+}
+
+Status PageTable::start_flash() {
+  if (flash_.directory.empty()) {
+    return resource_exhausted(
+        "the KV cache fills the RAM budget and flash is not allowed; give more --ram or a --flash "
+        "directory");
+  }
+  FlashLayout layout;
+  layout.model_hash = flash_.model_hash;
+  layout.payload_bytes.resize(layout_.shapes.size());
+  for (const int layer : layout_.full_layers) {
+    layout.payload_bytes[layer] = layout_.extent_payload_bytes(layer);
+  }
+  layout.max_extents = flash_.max_tokens / (layout_.extent_pages * kPageTokens) + 2;
+  TIERKV_ASSIGN_OR_RETURN(std::unique_ptr<FlashStore> store,
+                          FlashStore::create(*flash_.file_system, flash_.directory, layout));
+  TIERKV_ASSIGN_OR_RETURN(stream_, ExtentStream::create(layout_, budget_, std::move(store)));
+  return write_extents(n_final_tokens_);
+}
+
+Status PageTable::write_extents(int64_t n_tokens) {
+  const int64_t n_whole = n_tokens / (layout_.extent_pages * kPageTokens);
+  while (next_extent_ < n_whole) TIERKV_RETURN_IF_ERROR(write_extent(next_extent_++));
+  return {};
+}
+
+// Pages that have left RAM before flash came into use are written as zeros and never read back.
+Status PageTable::write_extent(int64_t extent) {
+  const int64_t begin = extent * layout_.extent_pages;
+  const auto exact = [](const Page& page) { return page.tier == PageTier::kExact; };
+  if (std::none_of(&pages_[begin], &pages_[begin] + layout_.extent_pages, exact)) return {};
+  for (const int layer : layout_.full_layers) {
+    const uint64_t bytes = layout_.layer_page_bytes(layer);
+    TIERKV_RETURN_IF_ERROR(stream_->write(layer, extent, [&](std::byte* payload) {
+      for (int64_t i = 0; i < layout_.extent_pages; ++i) {
+        const Page& page = pages_[begin + i];
+        std::byte* to = payload + i * bytes;
+        if (exact(page)) {
+          std::memcpy(to, page.exact.data() + layout_.exact_offset[layer], bytes);
+        } else {
+          std::memset(to, 0, bytes);
+        }
+      }
+    }));
+  }
+  TIERKV_RETURN_IF_ERROR(stream_->finish_writes());
+  for (int64_t i = 0; i < layout_.extent_pages; ++i) {
+    Page& page = pages_[begin + i];
+    page.on_flash = exact(page);
+  }
+  return {};
+}
+
+void PageTable::update_extents() {
+  if (stream_ == nullptr) return;
+  extents_.clear();
+  for (int64_t page = 0; page < n_pages(); ++page) {
+    const int64_t extent = page / layout_.extent_pages;
+    if (pages_[page].tier == PageTier::kFlash && (extents_.empty() || extents_.back() != extent)) {
+      extents_.push_back(extent);
+    }
+  }
+  stream_->set_extents(extents_);
+}
+
+// The codecs of Tier-1, and the scratch to encode with. Pages that are compressed keep theirs.
+Status PageTable::set_codecs(const Plan& plan) {
+  CompressedLayout wanted = make_compressed_layout(layout_, plan.codecs);
+  if (count(PageTier::kCompressed) > 0) {
+    if (wanted.format == compressed_.format) return {};
+    return unsupported("the codecs of pages that are compressed already can't change");
+  }
+  compressed_ = std::move(wanted);
+  if (plan.tier1_pages == 0 || !codec_scratch_.empty()) return {};
+  int64_t head_dim = 0;
+  for (const int layer : layout_.full_layers) {
+    head_dim = std::max<int64_t>(head_dim, layout_.shapes[layer].head_dim);
+  }
+  const uint64_t each = (rotated_scratch_bytes(head_dim) + 63) / 64 * 64;
+  TIERKV_ASSIGN_OR_RETURN(
+      codec_scratch_, Buffer::allocate(budget_, MemoryKind::kScratch, each * pool_.size()));
+  return {};
+}
+
+Status PageTable::settle(const Plan& plan) {
+  TIERKV_RETURN_IF_ERROR(set_codecs(plan));
+  max_exact_pages_ = plan.sink_pages + plan.window_pages;
+  sink_pages_ = plan.sink_pages;
+  window_pages_ = plan.window_pages;
+  tier1_pages_ = plan.tier1_pages;
+  if (plan.flash && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
+
+  const int64_t end = std::min(n_pages() - window_pages_, n_final_tokens_ / kPageTokens);
+  const int64_t tier1_end = std::min(sink_pages_ + tier1_pages_, end);
+  // What goes to flash first: it makes room for the compressed copies.
+  for (int64_t page = std::max(tier1_end, sink_pages_); page < end && plan.flash; ++page) {
+    if (movable(page)) drop_exact(page);
+  }
+  for (int64_t page = sink_pages_; page < tier1_end; ++page) {
+    if (movable(page)) TIERKV_RETURN_IF_ERROR(compress(page));
+  }
+  TIERKV_RETURN_IF_ERROR(compress_from_flash(sink_pages_, tier1_end));
+  update_extents();
+  return {};
+}
+
+Status PageTable::compress_from_flash(int64_t begin, int64_t end) {
+  update_extents();
+  std::vector<int64_t> todo;
+  for (int64_t page = begin; page < end; ++page) {
+    if (pages_[page].tier == PageTier::kFlash) todo.push_back(page);
+  }
+  if (todo.empty()) return {};
+  for (const int64_t page : todo) {
+    TIERKV_ASSIGN_OR_RETURN(
+        pages_[page].compressed,
+        Buffer::allocate(budget_, MemoryKind::kTier1, compressed_.page_bytes));
+  }
+  for (const int layer : layout_.full_layers) {
+    size_t at = 0;
+    for (size_t index = 0; index < extents_.size() && at < todo.size(); ++index) {
+      TIERKV_ASSIGN_OR_RETURN(const std::byte* payload, read_extent(layer, index));
+      for (; at < todo.size() && todo[at] / layout_.extent_pages == extents_[index]; ++at) {
+        encode_layer(todo[at], layer,
+                     reinterpret_cast<const std::byte*>(flash_block(payload, todo[at], layer, 0)));
+      }
+    }
+  }
+  for (const int64_t page : todo) pages_[page].tier = PageTier::kCompressed;
+  return {};
+}
+
+}  // namespace tierkv

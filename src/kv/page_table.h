@@ -1,0 +1,120 @@
+// The pages of the full-attention layers and the tier each lies in. All such layers move together: a
+// page is exact (RAM, float16), compressed (RAM, Tier-1 codec) or on flash.
+//
+//   page   0 .. sinks-1 | sinks .. | ..     | last window_pages
+//   tier   exact        | Tier-1   | Tier-2 | exact
+//
+// When flash is in use, every whole extent is written as soon as its tokens are final, so that flash
+// holds the float16 original of every token and leaving RAM costs nothing; a page leaves RAM only when
+// its extent has been written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "kv/extent_stream.h"
+#include "kv/kv_layout.h"
+#include "plan/plan.h"
+
+namespace tierkv {
+
+enum class PageTier : uint8_t { kExact, kCompressed, kFlash };
+
+// Where Tier-2 may be. An empty directory forbids flash.
+struct FlashOptions {
+  FileSystem* file_system = nullptr;
+  std::string directory;
+  uint64_t model_hash = 0;
+  int64_t max_tokens = 0;  // the file's regions are laid out for this many
+};
+
+class PageTable {
+ public:
+  // All references must outlive the table.
+  PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels, ThreadPool& pool,
+            FlashOptions flash);
+
+  // At most this many exact pages in RAM (more while their extents are being filled); older ones move
+  // on. settle() sets the plan's.
+  void set_exact_limit(int64_t max_exact_pages) { max_exact_pages_ = max_exact_pages; }
+
+  // Room for `n_tokens` in all: adds exact pages, moving older ones on as the plan says.
+  Status grow(int64_t n_tokens);
+  // Tokens up to n_tokens are final: whole extents go to flash if it is in use.
+  Status finish(int64_t n_tokens);
+  // Drops pages that grow() added beyond n_tokens.
+  void shrink(int64_t n_tokens);
+
+  // Moves every page to the tier that `plan` gives it. The codecs of pages that are compressed already
+  // must be the same.
+  Status settle(const Plan& plan);
+
+  int64_t n_pages() const { return static_cast<int64_t>(pages_.size()); }
+  PageTier tier(int64_t page) const { return pages_[page].tier; }
+  int64_t count(PageTier tier) const;
+  uint16_t* exact_block(int64_t page, int layer, int kv_head);
+  const std::byte* compressed_block(int64_t page, int layer, int kv_head) const;
+  RotatedFormat format(int layer) const { return compressed_.format[layer]; }
+  uint64_t compressed_page_bytes() const { return compressed_.page_bytes; }
+
+  // Extents of Tier-2 in ascending order, and the payload of the index-th for a layer. A flash page's
+  // head block lies at flash_block(payload, ...).
+  const std::vector<int64_t>& extents() const { return extents_; }
+  Result<const std::byte*> read_extent(int layer, size_t index) {
+    return stream_->next(layer, index);
+  }
+  const uint16_t* flash_block(const std::byte* payload, int64_t page, int layer,
+                              int kv_head) const;
+
+  bool flash_in_use() const { return stream_ != nullptr; }
+  FlashStats flash_stats() const { return stream_ ? stream_->stats() : FlashStats{}; }
+
+ private:
+  struct Page {
+    PageTier tier = PageTier::kExact;
+    bool on_flash = false;  // its float16 original is in a written extent
+    Buffer exact, compressed;
+  };
+
+  Status add_page();
+  Status make_room();
+  bool movable(int64_t page) const;
+  int64_t oldest_movable() const;
+  Status set_codecs(const Plan& plan);
+  void drop_exact(int64_t page);
+  Status compress(int64_t page);
+  Status compress_from_flash(int64_t begin, int64_t end);
+  void encode_layer(int64_t page, int layer, const std::byte* exact_layer);
+  Status start_flash();
+  Status write_extents(int64_t n_tokens);
+  Status write_extent(int64_t extent);
+  void update_extents();
+
+  const KvLayout& layout_;
+  MemoryBudget& budget_;
+  const Kernels& kernels_;
+  ThreadPool& pool_;
+  const FlashOptions flash_;
+
+  std::vector<Page> pages_;
+  CompressedLayout compressed_;
+  std::unique_ptr<ExtentStream> stream_;
+  std::vector<int64_t> extents_;
+  int64_t next_extent_ = 0;  // first that has not been written
+  int64_t n_final_tokens_ = 0;
+
+  int64_t max_exact_pages_ = INT64_MAX;
+  int64_t sink_pages_ = 1;
+  int64_t window_pages_ = 1;
+  int64_t tier1_pages_ = 0;
+  Buffer codec_scratch_;
+};
+
+}  // namespace tierkv

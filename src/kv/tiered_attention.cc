@@ -1,0 +1,396 @@
+#include "kv/tiered_attention.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace tierkv {
+namespace {
+
+constexpr int64_t kRowBlockTokens = 64;     // queries of one task, many
+constexpr uint64_t kSplitStateBytes = 1 << 20;  // partial states held at once, few
+
+uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// The largest sizes any layer needs.
+struct Extremes {
+  int64_t row_floats = 0;  // n_heads * head_dim
+  int64_t n_heads = 0;
+  int64_t head_dim = 0;
+
+  explicit Extremes(const KvLayout& layout) {
+    for (const KvLayerShape& shape : layout.shapes) {
+      row_floats = std::max<int64_t>(row_floats, shape.n_heads * shape.head_dim);
+      n_heads = std::max<int64_t>(n_heads, shape.n_heads);
+      head_dim = std::max<int64_t>(head_dim, shape.head_dim);
+    }
+  }
+};
+
+}  // namespace
+
+// State rows are laid out [kv_head][token][query head of the group], so that the rows that share a KV
+// head are consecutive.
+struct TieredAttention::Scratch {
+  float *q, *out, *max, *sum;                      // [rows, head_dim] and [rows]
+  float *rotated_out, *rotated_max, *rotated_sum;  // few only
+  int8_t* codes;
+  float* code_scale;
+  int32_t* code_sum;
+  float* split_states;
+  std::byte* threads;  // per thread: kernel scratch, ranges of rows, one exact block
+  uint64_t kernel_bytes, thread_bytes;
+  uint64_t total_bytes = 0;
+
+  Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk, int n_threads) {
+    const Extremes most(layout);
+    const auto take = [&](auto*& pointer, uint64_t count) {
+      using T = std::remove_reference_t<decltype(*pointer)>;
+      pointer = reinterpret_cast<T*>(base + total_bytes);
+      total_bytes += align64(count * sizeof(T));
+    };
+    const int64_t few = std::min(max_chunk, kFewTokens);
+    take(q, max_chunk * most.row_floats);
+    take(out, max_chunk * most.row_floats);
+    take(max, max_chunk * most.n_heads);
+    take(sum, max_chunk * most.n_heads);
+    take(rotated_out, few * most.row_floats);
+    take(rotated_max, few * most.n_heads);
+    take(rotated_sum, few * most.n_heads);
+    take(codes, few * most.row_floats);
+    take(code_scale, few * most.n_heads);
+    take(code_sum, few * most.n_heads);
+    const uint64_t one_split = 2 * few * (most.row_floats + 2 * most.n_heads) * sizeof(float);
+    take(split_states, std::max(one_split, kSplitStateBytes) / sizeof(float));
+    kernel_bytes = align64(
+        std::max(attention_scratch_bytes(most.head_dim), rotated_scratch_bytes(most.head_dim)));
+    thread_bytes = kernel_bytes + 2 * kMaxAttentionRows * sizeof(int32_t) +
+                   align64(exact_block_bytes(most.head_dim));
+    take(threads, thread_bytes * n_threads);
+  }
+
+  std::byte* kernel(int thread) const { return threads + thread * thread_bytes; }
+  int32_t* ranges(int thread) const {
+    return reinterpret_cast<int32_t*>(kernel(thread) + kernel_bytes);
+  }
+  uint16_t* block(int thread) const {
+    return reinterpret_cast<uint16_t*>(kernel(thread) + kernel_bytes +
+                                       2 * kMaxAttentionRows * sizeof(int32_t));
+  }
+};
+
+struct TieredAttention::Call {
+  PageSource& pages;
+  int layer;
+  const KvLayerShape& shape;
+  int64_t first_position, n_tokens;
+  Scratch scratch;
+
+  int64_t n_keys() const { return first_position + n_tokens; }
+  int64_t n_pages() const { return (n_keys() + kPageTokens - 1) / kPageTokens; }
+  // First page that any query of the chunk can see.
+  int64_t first_page() const {
+    if (shape.window == 0) return 0;
+    return std::max<int64_t>(0, first_position - shape.window + 1) / kPageTokens;
+  }
+  int64_t head_rows() const { return n_tokens * shape.group(); }
+
+  // Rows [begin, begin + n) of a KV head, with states at the given arrays (indexed by global row).
+  AttentionRows rows(int kv_head, int64_t begin, int64_t n, float* max, float* sum,
+                     float* out) const {
+    const int64_t row = kv_head * head_rows() + begin;
+    AttentionRows r;
+    r.n_rows = static_cast<int>(n);
+    r.head_dim = shape.head_dim;
+    r.q = scratch.q + row * shape.head_dim;
+    r.softcap = shape.softcap;
+    r.max = max + row;
+    r.sum = sum + row;
+    r.out = out + row * shape.head_dim;
+    return r;
+  }
+
+  RotatedQuery query(int kv_head) const {
+    const int64_t row = kv_head * head_rows();
+    return {scratch.codes + row * shape.head_dim, scratch.code_scale + row, scratch.code_sum + row};
+  }
+
+  // Sets the tokens of `page` that each row sees; false when no row sees any. Row `begin` is the first.
+  bool set_ranges(AttentionRows& rows, int64_t begin, int64_t page, int32_t* ranges) const {
+    int32_t* first = ranges;
+    int32_t* last = ranges + kMaxAttentionRows;
+    bool any = false;
+    for (int r = 0; r < rows.n_rows; ++r) {
+      const int64_t position = first_position + (begin + r) / shape.group();
+      const int64_t oldest = shape.window == 0 ? 0 : position - shape.window + 1;
+      const int64_t base = page * kPageTokens;
+      last[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - base, 0, kPageTokens));
+      first[r] = static_cast<int32_t>(std::clamp<int64_t>(oldest - base, 0, last[r]));
+      any |= first[r] < last[r];
+    }
+    rows.first = first;
+    rows.last = last;
+    return any;
+  }
+};
+
+struct TieredAttention::Split {
+  int64_t page_begin, page_end;
+  const std::byte* extent;  // where its flash pages are, or null
+};
+
+uint64_t TieredAttention::scratch_bytes(const KvLayout& layout, int64_t max_chunk, int n_threads) {
+  return buffer_footprint(Scratch(nullptr, layout, max_chunk, n_threads).total_bytes);
+}
+
+Result<TieredAttention> TieredAttention::create(const KvLayout& layout, MemoryBudget& budget,
+                                                const Kernels& kernels, ThreadPool& pool,
+                                                int64_t max_chunk) {
+  TieredAttention attention(layout, kernels, pool, max_chunk);
+  TIERKV_ASSIGN_OR_RETURN(
+      attention.memory_, Buffer::allocate(budget, MemoryKind::kScratch,
+                                          scratch_bytes(layout, max_chunk, pool.size())));
+  return attention;
+}
+
+TieredAttention::Scratch TieredAttention::scratch() const {
+  return Scratch(const_cast<std::byte*>(memory_.data()), *layout_, max_chunk_, pool_->size());
+}
+
+Status TieredAttention::attend(PageSource& pages, int layer, int64_t first_position,
+                               int64_t n_tokens, const float* q, float* out) {
+  assert(n_tokens <= max_chunk_);
+  const KvLayerShape& shape = layout_->shapes[layer];
+  const Call call{pages, layer, shape, first_position, n_tokens, scratch()};
+  gather(call, q);
+  const bool few = n_tokens <= kFewTokens && call.head_rows() <= kMaxAttentionRows;
+  TIERKV_RETURN_IF_ERROR(few ? attend_few(call) : attend_many(call));
+  scatter(call, out);
+  return {};
+}
+
+// Queries to state-row order, scaled.
+void TieredAttention::gather(const Call& call, const float* q) {
+  const KvLayerShape& shape = call.shape;
+  const int64_t chunk = static_cast<int64_t>(shape.group()) * shape.head_dim;
+  for (int64_t token = 0; token < call.n_tokens; ++token) {
+    for (int head = 0; head < shape.n_kv_heads; ++head) {
+      kernels_->vector->scale(q + (token * shape.n_kv_heads + head) * chunk, shape.scale, chunk,
+                              call.scratch.q + (head * call.n_tokens + token) * chunk);
+    }
+  }
+}
+
+void TieredAttention::scatter(const Call& call, float* out) {
+  const KvLayerShape& shape = call.shape;
+  const int64_t chunk = static_cast<int64_t>(shape.group()) * shape.head_dim;
+  for (int64_t token = 0; token < call.n_tokens; ++token) {
+    for (int head = 0; head < shape.n_kv_heads; ++head) {
+      std::memcpy(out + (token * shape.n_kv_heads + head) * chunk,
+                  call.scratch.out + (head * call.n_tokens + token) * chunk,
+                  chunk * sizeof(float));
+    }
+  }
+}
+
+Status TieredAttention::attend_few(const Call& call) {
+  const Scratch& s = call.scratch;
+  const bool compressible = call.pages.format(call.layer).k_bits != 0;
+  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
+    kernels_->attention->init(call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
+    if (!compressible) continue;
+    const AttentionRows rotated =
+        call.rows(head, 0, call.head_rows(), s.rotated_max, s.rotated_sum, s.rotated_out);
+    kernels_->attention->init(rotated);
+    kernels_->rotated->prepare(rotated, call.query(head), s.kernel(0));
+  }
+  const uint64_t split_bytes = 2 * call.head_rows() * call.shape.n_kv_heads *
+                               (call.shape.head_dim + 2) * sizeof(float);
+  const size_t wave = std::max<size_t>(1, kSplitStateBytes / split_bytes);
+
+  std::vector<Split> splits;
+  size_t next_extent = 0;
+  int64_t current_extent = -1;
+  const std::byte* payload = nullptr;
+  const int64_t first_split = call.first_page() / KvLayout::kSplitPages;
+  for (int64_t split = first_split; split * KvLayout::kSplitPages < call.n_pages(); ++split) {
+    const int64_t begin = split * KvLayout::kSplitPages;
+    const int64_t end = std::min(begin + KvLayout::kSplitPages, call.n_pages());
+    bool flash = false;
+    for (int64_t p = begin; p < end; ++p) {
+      flash |= call.pages.tier(call.layer, p) == PageTier::kFlash;
+    }
+    const int64_t extent = begin / layout_->extent_pages;
+    if (flash && extent != current_extent) {
+      run_splits(call, splits);  // they may read the extent that is about to be given back
+      splits.clear();
+      TIERKV_ASSIGN_OR_RETURN(payload, call.pages.read_extent(call.layer, next_extent++));
+      current_extent = extent;
+    }
+    splits.push_back({begin, end, flash ? payload : nullptr});
+    if (splits.size() == wave) {
+      run_splits(call, splits);
+      splits.clear();
+    }
+  }
+  run_splits(call, splits);
+  if (compressible) merge_rotated(call);
+  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
+    kernels_->attention->finish(call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
+  }
+  return {};
+}
+
+namespace {
+
+// The partial states of one split and KV head within the wave's memory: plain, then rotated.
+struct SplitState {
+  float *max, *sum, *out;
+  SplitState(float* base, int64_t index, int64_t n_rows, int64_t head_dim) {
+    max = base + index * n_rows * (head_dim + 2);
+    sum = max + n_rows;
+    out = sum + n_rows;
+  }
+  AttentionRows rows(AttentionRows like) const {
+    like.max = max;
+    like.sum = sum;
+    like.out = out;
+    return like;
+  }
+};
+
+}  // namespace
+
+void TieredAttention::run_splits(const Call& call, const std::vector<Split>& splits) {
+  if (splits.empty()) return;
+  const int n_heads = call.shape.n_kv_heads;
+  const int64_t n_tasks = static_cast<int64_t>(splits.size()) * n_heads;
+  pool_->parallel_for(n_tasks, [&](int64_t task, int thread) {
+    run_split(call, splits[task / n_heads], static_cast<int>(task % n_heads), task, thread);
+  });
+  // In ascending order of splits, for each KV head.
+  const Scratch& s = call.scratch;
+  const bool compressible = call.pages.format(call.layer).k_bits != 0;
+  pool_->parallel_for(n_heads, [&](int64_t head, int) {
+    const AttentionRows plain = call.rows(static_cast<int>(head), 0, call.head_rows(), s.max, s.sum, s.out);
+    const AttentionRows rotated = call.rows(static_cast<int>(head), 0, call.head_rows(),
+                                            s.rotated_max, s.rotated_sum, s.rotated_out);
+    for (size_t i = 0; i < splits.size(); ++i) {
+      const int64_t task = static_cast<int64_t>(i) * n_heads + head;
+      const auto state = [&](int which) {
+        return SplitState(s.split_states, 2 * task + which, call.head_rows(), call.shape.head_dim);
+      };
+      kernels_->attention->merge(state(0).rows(plain), plain);
+      if (compressible) kernels_->attention->merge(state(1).rows(rotated), rotated);
+    }
+  });
+}
+
+void TieredAttention::run_split(const Call& call, const Split& split, int kv_head, int64_t slot,
+                                int thread) {
+  const Scratch& s = call.scratch;
+  const int64_t n_rows = call.head_rows();
+  const RotatedFormat format = call.pages.format(call.layer);
+  AttentionRows rows = call.rows(kv_head, 0, n_rows, s.max, s.sum, s.out);
+  AttentionRows plain =
+      SplitState(s.split_states, 2 * slot, n_rows, call.shape.head_dim).rows(rows);
+  AttentionRows rotated =
+      SplitState(s.split_states, 2 * slot + 1, n_rows, call.shape.head_dim).rows(rows);
+  kernels_->attention->init(plain);
+  if (format.k_bits != 0) kernels_->attention->init(rotated);
+  for (int64_t page = split.page_begin; page < split.page_end; ++page) {
+    const PageTier tier = call.pages.tier(call.layer, page);
+    AttentionRows& target = tier == PageTier::kCompressed ? rotated : plain;
+    if (!call.set_ranges(target, 0, page, s.ranges(thread))) continue;
+    switch (tier) {
+      case PageTier::kExact:
+        kernels_->attention->attend_exact(call.pages.exact_block(call.layer, page, kv_head), plain,
+                                          s.kernel(thread));
+        break;
+      case PageTier::kFlash:
+        kernels_->attention->attend_exact(
+            call.pages.flash_block(split.extent, call.layer, page, kv_head), plain,
+            s.kernel(thread));
+        break;
+      case PageTier::kCompressed:
+        kernels_->rotated->attend(format, call.pages.compressed_block(call.layer, page, kv_head),
+                                  rotated, call.query(kv_head), s.kernel(thread));
+        break;
+    }
+  }
+}
+
+void TieredAttention::merge_rotated(const Call& call) {
+  const Scratch& s = call.scratch;
+  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
+    const AttentionRows rotated =
+        call.rows(head, 0, call.head_rows(), s.rotated_max, s.rotated_sum, s.rotated_out);
+    kernels_->rotated->unrotate(rotated, s.kernel(0));
+    kernels_->attention->merge(rotated,
+                               call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
+  }
+}
+
+Status TieredAttention::attend_many(const Call& call) {
+  const int64_t n_blocks = (call.n_tokens + kRowBlockTokens - 1) / kRowBlockTokens;
+  const Scratch& s = call.scratch;
+  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
+    AttentionRows all = call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out);
+    kernels_->attention->init(all);
+  }
+  size_t next_extent = 0;
+  for (int64_t begin = call.first_page(); begin < call.n_pages();) {
+    int64_t end = begin;
+    const std::byte* payload = nullptr;
+    if (call.pages.tier(call.layer, begin) == PageTier::kFlash) {
+      TIERKV_ASSIGN_OR_RETURN(payload, call.pages.read_extent(call.layer, next_extent++));
+      end = std::min((begin / layout_->extent_pages + 1) * layout_->extent_pages, call.n_pages());
+    } else {
+      while (end < call.n_pages() && call.pages.tier(call.layer, end) != PageTier::kFlash) ++end;
+    }
+    pool_->parallel_for(n_blocks * call.shape.n_kv_heads, [&](int64_t task, int thread) {
+      // The last query blocks see most keys: they go first.
+      run_row_block(call, begin, end, payload, static_cast<int>(task % call.shape.n_kv_heads),
+                    n_blocks - 1 - task / call.shape.n_kv_heads, thread);
+    });
+    begin = end;
+  }
+  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
+    kernels_->attention->finish(call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
+  }
+  return {};
+}
+
+void TieredAttention::run_row_block(const Call& call, int64_t page_begin, int64_t page_end,
+                                    const std::byte* extent, int kv_head, int64_t block,
+                                    int thread) {
+  const Scratch& s = call.scratch;
+  const int group = call.shape.group();
+  const int64_t row_end = std::min((block + 1) * kRowBlockTokens, call.n_tokens) * group;
+  const RotatedFormat format = call.pages.format(call.layer);
+  for (int64_t begin = block * kRowBlockTokens * group; begin < row_end;) {
+    const int64_t n = std::min<int64_t>(row_end - begin, kMaxAttentionRows);
+    AttentionRows rows = call.rows(kv_head, begin, n, s.max, s.sum, s.out);
+    for (int64_t page = page_begin; page < page_end; ++page) {
+      if (!call.set_ranges(rows, begin, page, s.ranges(thread))) continue;
+      const uint16_t* exact = nullptr;
+      switch (call.pages.tier(call.layer, page)) {
+        case PageTier::kExact:
+          exact = call.pages.exact_block(call.layer, page, kv_head);
+          break;
+        case PageTier::kFlash:
+          exact = call.pages.flash_block(extent, call.layer, page, kv_head);
+          break;
+        case PageTier::kCompressed:
+          kernels_->rotated->decode(format, call.pages.compressed_block(call.layer, page, kv_head),
+                                    call.shape.head_dim, s.block(thread), s.kernel(thread));
+          exact = s.block(thread);
+          break;
+      }
+      kernels_->attention->attend_exact(exact, rows, s.kernel(thread));
+    }
+    begin += n;
+  }
+}
+
+}  // namespace tierkv

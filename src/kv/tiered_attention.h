@@ -1,0 +1,78 @@
+// Attention of one layer over pages in all tiers (docs/architecture.md, "attention over tiers").
+//
+// Exact pages, in RAM or from flash, update a plain state; compressed pages a rotated one; both merge
+// at the end. Two ways, by the number of tokens in the chunk:
+//  - few (decode): work splits over the KV length. Partial states over fixed runs of kSplitPages pages
+//    merge in ascending order, so results don't depend on tiers' places or the number of threads.
+//  - many (prefill): work splits over query rows; each row meets the pages in ascending order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "kv/kv_layout.h"
+#include "kv/page_table.h"
+
+namespace tierkv {
+
+// Where a layer's pages are: what attention reads.
+class PageSource {
+ public:
+  virtual ~PageSource() = default;
+  virtual PageTier tier(int layer, int64_t page) const = 0;
+  virtual const uint16_t* exact_block(int layer, int64_t page, int kv_head) = 0;
+  virtual const std::byte* compressed_block(int layer, int64_t page, int kv_head) const = 0;
+  virtual RotatedFormat format(int layer) const = 0;
+  // Payload of the index-th extent that has flash pages, in order; valid until the next call.
+  virtual Result<const std::byte*> read_extent(int layer, size_t index) = 0;
+  virtual const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,
+                                      int kv_head) const = 0;
+};
+
+class TieredAttention {
+ public:
+  // Chunks of at most this many tokens are "few".
+  static constexpr int64_t kFewTokens = 16;
+
+  static uint64_t scratch_bytes(const KvLayout& layout, int64_t max_chunk, int n_threads);
+  // References must outlive the object.
+  static Result<TieredAttention> create(const KvLayout& layout, MemoryBudget& budget,
+                                        const Kernels& kernels, ThreadPool& pool,
+                                        int64_t max_chunk);
+
+  // q, out [n_tokens, n_heads, head_dim]; the queries stand at first_position and after, and their own
+  // keys and values are in the pages already.
+  Status attend(PageSource& pages, int layer, int64_t first_position, int64_t n_tokens,
+                const float* q, float* out);
+
+ private:
+  struct Scratch;  // the parts of one Buffer
+  struct Call;     // one attend()
+  struct Split;    // the pages of one partial state
+
+  TieredAttention(const KvLayout& layout, const Kernels& kernels, ThreadPool& pool,
+                  int64_t max_chunk)
+      : layout_(&layout), kernels_(&kernels), pool_(&pool), max_chunk_(max_chunk) {}
+
+  Scratch scratch() const;
+  void gather(const Call& call, const float* q);
+  void scatter(const Call& call, float* out);
+  Status attend_few(const Call& call);
+  Status attend_many(const Call& call);
+  void run_splits(const Call& call, const std::vector<Split>& splits);
+  void run_split(const Call& call, const Split& split, int kv_head, int64_t slot, int thread);
+  void merge_rotated(const Call& call);
+  void run_row_block(const Call& call, int64_t page_begin, int64_t page_end,
+                     const std::byte* extent, int kv_head, int64_t block, int thread);
+
+  const KvLayout* layout_;
+  const Kernels* kernels_;
+  ThreadPool* pool_;
+  int64_t max_chunk_;
+  Buffer memory_;
+};
+
+}  // namespace tierkv

@@ -1,0 +1,147 @@
+#include "kv/tiered_cache.h"
+
+#include <algorithm>
+
+namespace tierkv {
+
+Result<std::unique_ptr<TieredCache>> TieredCache::create(const KvLayout& layout,
+                                                         MemoryBudget& budget,
+                                                         const Kernels& kernels, ThreadPool& pool,
+                                                         int64_t max_chunk, FlashOptions flash) {
+  TIERKV_ASSIGN_OR_RETURN(TieredAttention attention, TieredAttention::create(layout, budget, kernels,
+                                                                             pool, max_chunk));
+  return std::unique_ptr<TieredCache>(new TieredCache(
+      layout, budget, kernels, pool, max_chunk, std::move(flash), std::move(attention)));
+}
+
+TieredCache::TieredCache(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
+                         ThreadPool& pool, int64_t max_chunk, FlashOptions flash,
+                         TieredAttention attention)
+    : layout_(layout),
+      budget_(budget),
+      kernels_(kernels),
+      pool_(pool),
+      max_chunk_(max_chunk),
+      table_(layout, budget, kernels, pool, std::move(flash)),
+      attention_(std::move(attention)) {}
+
+Status TieredCache::begin(int64_t n_tokens) {
+  if (chunk_ != 0) return internal_error("a chunk is begun already");
+  if (n_tokens < 1 || n_tokens > max_chunk_) return internal_error("chunk of an impossible size");
+  Status status = grow_window_pages(length_ + n_tokens);
+  if (status.ok() && !layout_.full_layers.empty()) status = table_.grow(length_ + n_tokens);
+  chunk_ = n_tokens;
+  if (!status.ok()) abandon();
+  return status;
+}
+
+// Pages that no token from length_ on can see are dropped, new ones added.
+Status TieredCache::grow_window_pages(int64_t n_tokens) {
+  if (layout_.window_page_bytes == 0) return {};
+  while (!window_pages_.empty() &&
+         (first_window_page_ + 1) * kPageTokens <= length_ - layout_.max_window + 1) {
+    window_pages_.pop_front();
+    ++first_window_page_;
+  }
+  const auto n_end = [&] { return first_window_page_ + static_cast<int64_t>(window_pages_.size()); };
+  while (n_end() * kPageTokens < n_tokens) {
+    TIERKV_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(budget_, MemoryKind::kTier0,
+                                                            layout_.window_page_bytes));
+    window_pages_.push_back(std::move(buffer));
+  }
+  return {};
+}
+
+void TieredCache::shrink_window_pages() {
+  const int64_t keep = (length_ + kPageTokens - 1) / kPageTokens - first_window_page_;
+  while (static_cast<int64_t>(window_pages_.size()) > std::max<int64_t>(keep, 0)) {
+    window_pages_.pop_back();
+  }
+}
+
+Status TieredCache::attend(int layer, const float* q, const float* k, const float* v, float* out) {
+  store(layer, k, v);
+  return attention_.attend(*this, layer, length_, chunk_, q, out);
+}
+
+// One task per page and KV head: tokens of a page share cache lines.
+void TieredCache::store(int layer, const float* k, const float* v) {
+  const KvLayerShape& shape = layout_.shapes[layer];
+  const int64_t first_page = length_ / kPageTokens;
+  const int64_t n_pages = (length_ + chunk_ - 1) / kPageTokens - first_page + 1;
+  pool_.parallel_for(n_pages * shape.n_kv_heads, [&](int64_t task, int) {
+    const int head = static_cast<int>(task % shape.n_kv_heads);
+    const int64_t page = first_page + task / shape.n_kv_heads;
+    uint16_t* block = writable_block(layer, page, head);
+    const int64_t begin = std::max(length_, page * kPageTokens);
+    const int64_t end = std::min(length_ + chunk_, (page + 1) * kPageTokens);
+    for (int64_t position = begin; position < end; ++position) {
+      const int64_t at = ((position - length_) * shape.n_kv_heads + head) * shape.head_dim;
+      kernels_.attention->store_token(k + at, v + at, shape.head_dim,
+                                      static_cast<int>(position % kPageTokens), block);
+    }
+  });
+}
+
+Status TieredCache::commit() {
+  length_ += chunk_;
+  chunk_ = 0;
+  return layout_.full_layers.empty() ? Status() : table_.finish(length_);
+}
+
+void TieredCache::abandon() {
+  chunk_ = 0;
+  table_.shrink(length_);
+  shrink_window_pages();
+}
+
+PageTier TieredCache::tier(int layer, int64_t page) const {
+  return layout_.is_full(layer) ? table_.tier(page) : PageTier::kExact;
+}
+
+uint16_t* TieredCache::writable_block(int layer, int64_t page, int kv_head) {
+  if (layout_.is_full(layer)) return table_.exact_block(page, layer, kv_head);
+  std::byte* base = window_pages_[page - first_window_page_].data() + layout_.exact_offset[layer];
+  return reinterpret_cast<uint16_t*>(
+      base + kv_head * exact_block_bytes(layout_.shapes[layer].head_dim));
+}
+
+const uint16_t* TieredCache::exact_block(int layer, int64_t page, int kv_head) {
+  return writable_block(layer, page, kv_head);
+}
+
+const std::byte* TieredCache::compressed_block(int layer, int64_t page, int kv_head) const {
+  return table_.compressed_block(page, layer, kv_head);
+}
+
+RotatedFormat TieredCache::format(int layer) const { return table_.format(layer); }
+
+Result<const std::byte*> TieredCache::read_extent(int layer, size_t index) {
+  return table_.read_extent(layer, index);
+}
+
+const uint16_t* TieredCache::flash_block(const std::byte* payload, int layer, int64_t page,
+                                         int kv_head) const {
+  return table_.flash_block(payload, page, layer, kv_head);
+}
+
+TierReport TieredCache::report() const {
+  TierReport report;
+  const int64_t n_compressed = table_.count(PageTier::kCompressed);
+  const int64_t n_flash = table_.count(PageTier::kFlash);
+  report.n_compressed = n_compressed * kPageTokens;
+  report.n_offloaded = n_flash * kPageTokens;
+  report.n_exact = length_ - report.n_compressed - report.n_offloaded;
+  report.tier0_bytes = budget_.used(MemoryKind::kTier0);
+  report.tier1_bytes = budget_.used(MemoryKind::kTier1);
+  report.tier2_bytes = n_flash * layout_.full_page_bytes;
+  report.staging_bytes = budget_.used(MemoryKind::kStaging);
+  if (n_compressed > 0) {
+    report.bits_per_element = 16.0 * static_cast<double>(table_.compressed_page_bytes()) /
+                              static_cast<double>(layout_.full_page_bytes);
+  }
+  report.flash = table_.flash_stats();
+  return report;
+}
+
+}  // namespace tierkv

@@ -1,0 +1,77 @@
+// The KV cache in three tiers: what a decoder stores into and attends to. Pages of full-attention
+// layers live in a PageTable; layers that see only a window keep just that, always exact.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "base/buffer.h"
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "kv/kv_cache.h"
+#include "kv/kv_layout.h"
+#include "kv/page_table.h"
+#include "kv/tiered_attention.h"
+#include "plan/plan.h"
+
+namespace tierkv {
+
+struct TierReport {
+  int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens
+  uint64_t tier0_bytes = 0, tier1_bytes = 0, tier2_bytes = 0, staging_bytes = 0;
+  double bits_per_element = 0;  // of K and V in Tier-1, scales included, mean over layers; 0: none
+  FlashStats flash;
+};
+
+class TieredCache : public KvCache, private PageSource {
+ public:
+  // `max_chunk`: most tokens of one begin(). References must outlive the cache.
+  static Result<std::unique_ptr<TieredCache>> create(const KvLayout& layout, MemoryBudget& budget,
+                                                     const Kernels& kernels, ThreadPool& pool,
+                                                     int64_t max_chunk, FlashOptions flash);
+
+  int64_t length() const override { return length_; }
+  Status begin(int64_t n_tokens) override;
+  Status attend(int layer, const float* q, const float* k, const float* v, float* out) override;
+  Status commit() override;
+  void abandon() override;
+
+  // See PageTable.
+  void set_exact_limit(int64_t max_exact_pages) { table_.set_exact_limit(max_exact_pages); }
+  Status settle(const Plan& plan) { return table_.settle(plan); }
+
+  TierReport report() const;
+
+ private:
+  TieredCache(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
+              ThreadPool& pool, int64_t max_chunk, FlashOptions flash, TieredAttention attention);
+
+  PageTier tier(int layer, int64_t page) const override;
+  const uint16_t* exact_block(int layer, int64_t page, int kv_head) override;
+  const std::byte* compressed_block(int layer, int64_t page, int kv_head) const override;
+  RotatedFormat format(int layer) const override;
+  Result<const std::byte*> read_extent(int layer, size_t index) override;
+  const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,
+                              int kv_head) const override;
+
+  Status grow_window_pages(int64_t n_tokens);
+  void shrink_window_pages();
+  uint16_t* writable_block(int layer, int64_t page, int kv_head);
+  void store(int layer, const float* k, const float* v);
+
+  const KvLayout& layout_;
+  MemoryBudget& budget_;
+  const Kernels& kernels_;
+  ThreadPool& pool_;
+  const int64_t max_chunk_;
+  int64_t length_ = 0;
+  int64_t chunk_ = 0;  // tokens of the chunk that was begun
+
+  PageTable table_;
+  std::deque<Buffer> window_pages_;  // of the window-only layers, from first_window_page_ on
+  int64_t first_window_page_ = 0;
+  TieredAttention attention_;
+};
+
+}  // namespace tierkv

@@ -1,0 +1,346 @@
+// Attention over all tiers against a double-precision oracle, and the promises of tiered_cache.h:
+// flash changes no bit, threads change no bit, budgets hold, faults lose nothing.
+#include "kv/tiered_cache.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "base/fault_file.h"
+#include "base/half.h"
+
+namespace tierkv {
+namespace {
+
+std::string scratch_directory() {
+  std::string path = testing::TempDir() + "tierkv-cache-XXXXXX";
+  return mkdtemp(path.data()) != nullptr ? path : std::string();
+}
+
+std::vector<KvLayerShape> shapes_for(int n_full, int n_window, int group = 3, int head_dim = 64) {
+  std::vector<KvLayerShape> shapes;
+  for (int i = 0; i < n_full + n_window; ++i) {
+    KvLayerShape shape;
+    shape.n_kv_heads = 2;
+    shape.n_heads = 2 * group;
+    shape.head_dim = head_dim;
+    shape.scale = 1 / std::sqrt(static_cast<float>(head_dim));
+    shape.window = i < n_window ? 150 : 0;
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+// Random q, k, v of a whole sequence, the same for every cache of a test.
+class Sequence {
+ public:
+  Sequence(const std::vector<KvLayerShape>& shapes, int64_t n_tokens) : shapes_(shapes) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    for (const KvLayerShape& shape : shapes) {
+      q_.push_back(draw(n_tokens * shape.n_heads * shape.head_dim, random, normal));
+      k_.push_back(draw(n_tokens * shape.n_kv_heads * shape.head_dim, random, normal));
+      v_.push_back(draw(n_tokens * shape.n_kv_heads * shape.head_dim, random, normal));
+    }
+  }
+
+  // Feeds tokens [begin, end) as one chunk; appends each layer's output to out[layer].
+  Status feed(TieredCache& cache, int64_t begin, int64_t end,
+              std::vector<std::vector<float>>* out = nullptr) const {
+    TIERKV_RETURN_IF_ERROR(cache.begin(end - begin));
+    for (int layer = 0; layer < static_cast<int>(shapes_.size()); ++layer) {
+      const KvLayerShape& s = shapes_[layer];
+      std::vector<float> result((end - begin) * s.n_heads * s.head_dim);
+      const Status status = cache.attend(
+          layer, q_[layer].data() + begin * s.n_heads * s.head_dim,
+          k_[layer].data() + begin * s.n_kv_heads * s.head_dim,
+          v_[layer].data() + begin * s.n_kv_heads * s.head_dim, result.data());
+      if (!status.ok()) {
+        cache.abandon();
+        return status;
+      }
+      if (out != nullptr) {
+        out->resize(shapes_.size());
+        (*out)[layer].insert((*out)[layer].end(), result.begin(), result.end());
+      }
+    }
+    return cache.commit();
+  }
+
+  // softmax(q k) v of one token in double, K and V rounded to float16.
+  std::vector<double> oracle(int layer, int64_t token) const {
+    const KvLayerShape& s = shapes_[layer];
+    std::vector<double> out(s.n_heads * s.head_dim);
+    const int64_t first = s.window == 0 ? 0 : std::max<int64_t>(0, token - s.window + 1);
+    for (int head = 0; head < s.n_heads; ++head) {
+      const int kv_head = head / s.group();
+      const float* q = q_[layer].data() + (token * s.n_heads + head) * s.head_dim;
+      std::vector<double> score;
+      double max = -1e300, sum = 0;
+      for (int64_t t = first; t <= token; ++t) {
+        double dot = 0;
+        for (int d = 0; d < s.head_dim; ++d) dot += q[d] * rounded(k_, layer, t, kv_head, d);
+        score.push_back(dot * s.scale);
+        max = std::max(max, score.back());
+      }
+      for (double& x : score) sum += x = std::exp(x - max);
+      for (int64_t t = first; t <= token; ++t) {
+        for (int d = 0; d < s.head_dim; ++d) {
+          out[head * s.head_dim + d] += score[t - first] / sum * rounded(v_, layer, t, kv_head, d);
+        }
+      }
+    }
+    return out;
+  }
+
+ private:
+  static std::vector<float> draw(int64_t n, std::mt19937& random,
+                                 std::normal_distribution<float>& normal) {
+    std::vector<float> values(n);
+    for (float& x : values) x = normal(random);
+    return values;
+  }
+  double rounded(const std::vector<std::vector<float>>& from, int layer, int64_t token, int kv_head,
+                 int d) const {
+    const KvLayerShape& s = shapes_[layer];
+    return f16_to_f32(f32_to_f16(from[layer][(token * s.n_kv_heads + kv_head) * s.head_dim + d]));
+  }
+
+  const std::vector<KvLayerShape> shapes_;
+  std::vector<std::vector<float>> q_, k_, v_;
+};
+
+// Everything a cache needs.
+struct Rig {
+  explicit Rig(std::vector<KvLayerShape> shapes, int n_threads = 2,
+               uint64_t ram = MemoryBudget::kUnlimited, FileSystem* files = nullptr)
+      : layout(make_kv_layout(std::move(shapes))), budget(ram), pool(n_threads) {
+    FlashOptions flash;
+    flash.file_system = files != nullptr ? files : &real_file_system();
+    flash.directory = scratch_directory();
+    flash.max_tokens = 1 << 16;
+    Result<std::unique_ptr<TieredCache>> made = TieredCache::create(
+        layout, budget, kernels_for(available_isas().back()), pool, 256, flash);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    if (made.ok()) cache = std::move(*made);
+  }
+  const KvLayout layout;
+  MemoryBudget budget;
+  ThreadPool pool;
+  std::unique_ptr<TieredCache> cache;
+};
+
+Plan plan_of(const KvLayout& layout, int64_t sinks, int64_t window, int64_t tier1, CodecId codec,
+             bool flash) {
+  Plan plan;
+  plan.sink_pages = sinks;
+  plan.window_pages = window;
+  plan.tier1_pages = tier1;
+  plan.flash = flash;
+  plan.codecs.assign(layout.full_layers.size(), codec);
+  return plan;
+}
+
+double relative_error(const std::vector<float>& got, size_t at, const std::vector<double>& want) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error += (got[at + i] - want[i]) * (got[at + i] - want[i]);
+    norm += want[i] * want[i];
+  }
+  return std::sqrt(error / norm);
+}
+
+TEST(TieredCache, ExactAttentionMatchesTheOracle) {
+  const auto shapes = shapes_for(1, 1);
+  const Sequence sequence(shapes, 400);
+  Rig rig(shapes);
+  std::vector<std::vector<float>> out;
+  ASSERT_TRUE(sequence.feed(*rig.cache, 0, 200, &out).ok());   // many
+  ASSERT_TRUE(sequence.feed(*rig.cache, 200, 390, &out).ok());
+  ASSERT_TRUE(sequence.feed(*rig.cache, 390, 399, &out).ok()); // few
+  ASSERT_TRUE(sequence.feed(*rig.cache, 399, 400, &out).ok()); // one
+  for (int layer = 0; layer < 2; ++layer) {
+    const size_t row = shapes[layer].n_heads * shapes[layer].head_dim;
+    for (const int64_t token : {0, 1, 63, 64, 199, 200, 389, 390, 398, 399}) {
+      // float32 accumulation over at most 400 keys.
+      EXPECT_LT(relative_error(out[layer], token * row, sequence.oracle(layer, token)), 2e-5)
+          << "layer " << layer << " token " << token;
+    }
+  }
+}
+
+TEST(TieredCache, FlashChangesNoBit) {
+  const auto shapes = shapes_for(2, 1);
+  const int64_t n_prompt = 1100, n_total = 1500;
+  const Sequence sequence(shapes, n_total);
+  Rig exact(shapes), flash(shapes), spilled(shapes, 3);
+  spilled.cache->set_exact_limit(13 + exact.layout.extent_pages);
+  std::vector<std::vector<float>> a, b, c;
+  for (int64_t at = 0; at < n_prompt; at += 220) {
+    ASSERT_TRUE(sequence.feed(*exact.cache, at, at + 220, &a).ok());
+    ASSERT_TRUE(sequence.feed(*flash.cache, at, at + 220, &b).ok());
+    ASSERT_TRUE(sequence.feed(*spilled.cache, at, at + 220, &c).ok());
+  }
+  ASSERT_TRUE(exact.cache->settle(plan_of(exact.layout, 1, 1000, 0, {}, false)).ok());
+  ASSERT_TRUE(flash.cache->settle(plan_of(flash.layout, 1, 2, 0, {}, true)).ok());
+  ASSERT_TRUE(spilled.cache->settle(plan_of(spilled.layout, 1, 2, 0, {}, true)).ok());
+  for (int64_t at = n_prompt; at < n_total; at += 5) {
+    ASSERT_TRUE(sequence.feed(*exact.cache, at, at + 5, &a).ok());
+    ASSERT_TRUE(sequence.feed(*flash.cache, at, at + 5, &b).ok());
+    ASSERT_TRUE(sequence.feed(*spilled.cache, at, at + 5, &c).ok());
+  }
+  EXPECT_EQ(exact.cache->report().n_offloaded, 0);
+  EXPECT_GT(flash.cache->report().n_offloaded, 900);
+  EXPECT_EQ(flash.cache->report().n_exact + flash.cache->report().n_offloaded, n_total);
+  for (size_t layer = 0; layer < shapes.size(); ++layer) {
+    EXPECT_EQ(0, std::memcmp(a[layer].data(), b[layer].data(), a[layer].size() * 4)) << layer;
+    EXPECT_EQ(0, std::memcmp(a[layer].data(), c[layer].data(), a[layer].size() * 4)) << layer;
+  }
+}
+
+TEST(TieredCache, ThreadsChangeNoBit) {
+  const auto shapes = shapes_for(1, 1);
+  const Sequence sequence(shapes, 900);
+  std::vector<std::vector<float>> results[3];
+  const int threads[] = {1, 2, 5};
+  for (int i = 0; i < 3; ++i) {
+    Rig rig(shapes, threads[i]);
+    for (int64_t at = 0; at < 800; at += 200) {
+      ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200, &results[i]).ok());
+    }
+    ASSERT_TRUE(rig.cache->settle(plan_of(rig.layout, 1, 2, 6, {5, 4}, true)).ok());
+    for (int64_t at = 800; at < 900; ++at) {
+      ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 1, &results[i]).ok());
+    }
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+}
+
+TEST(TieredCache, CompressedTokensAreCloseAndMigrate) {
+  const auto shapes = shapes_for(2, 0);
+  const Sequence sequence(shapes, 1000);
+  Rig rig(shapes);
+  for (int64_t at = 0; at < 600; at += 200) ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+  ASSERT_TRUE(rig.cache->settle(plan_of(rig.layout, 1, 3, 100, {8, 8}, false)).ok());
+  std::vector<std::vector<float>> out;
+  for (int64_t at = 600; at < 1000; at += 4) ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 4, &out).ok());
+  const TierReport report = rig.cache->report();
+  EXPECT_EQ(report.n_offloaded, 0);
+  EXPECT_GE(report.n_compressed, 64 * 10);
+  EXPECT_LE(report.n_exact, 64 * 5);
+  EXPECT_EQ(report.n_exact + report.n_compressed, 1000);
+  EXPECT_NEAR(report.bits_per_element, 8.25, 0.01);
+  const size_t row = shapes[0].n_heads * shapes[0].head_dim;
+  for (const int64_t token : {600, 700, 999}) {
+    EXPECT_LT(relative_error(out[1], (token - 600) * row, sequence.oracle(1, token)), 0.02) << token;
+  }
+}
+
+TEST(TieredCache, ChunksAfterCompressionAttendToIt) {
+  const auto shapes = shapes_for(1, 0);
+  const Sequence sequence(shapes, 800);
+  Rig rig(shapes);
+  for (int64_t at = 0; at < 600; at += 200) ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+  ASSERT_TRUE(rig.cache->settle(plan_of(rig.layout, 1, 2, 4, {8, 8}, true)).ok());
+  std::vector<std::vector<float>> out;
+  ASSERT_TRUE(sequence.feed(*rig.cache, 600, 800, &out).ok());
+  const size_t row = shapes[0].n_heads * shapes[0].head_dim;
+  for (const int64_t token : {600, 799}) {
+    EXPECT_LT(relative_error(out[0], (token - 600) * row, sequence.oracle(0, token)), 0.02) << token;
+  }
+}
+
+TEST(TieredCache, WindowLayersKeepOnlyTheirWindow) {
+  const auto shapes = shapes_for(0, 2);
+  const Sequence sequence(shapes, 2000);
+  Rig rig(shapes);
+  std::vector<std::vector<float>> out;
+  for (int64_t at = 0; at < 2000; at += 250) {
+    ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 250, &out).ok());
+    EXPECT_LE(rig.budget.used(MemoryKind::kTier0),
+              rig.layout.window_pages(250) * buffer_footprint(rig.layout.window_page_bytes));
+  }
+  const size_t row = shapes[0].n_heads * shapes[0].head_dim;
+  EXPECT_LT(relative_error(out[1], 1999 * row, sequence.oracle(1, 1999)), 2e-5);
+}
+
+TEST(TieredCache, ARefusedChunkLeavesTheCacheAsItWas) {
+  const auto shapes = shapes_for(1, 0);
+  const Sequence sequence(shapes, 600);
+  const KvLayout layout = make_kv_layout(shapes);
+  const uint64_t scratch = TieredAttention::scratch_bytes(layout, 256, 2);
+  Rig rig(shapes, 2, scratch + 4 * buffer_footprint(layout.full_page_bytes));
+  ASSERT_TRUE(sequence.feed(*rig.cache, 0, 200).ok());
+  const uint64_t used = rig.budget.used();
+  // Nothing may leave RAM (the window covers all), so the next pages are refused.
+  const Status refused = sequence.feed(*rig.cache, 200, 450);
+  EXPECT_FALSE(refused.ok());
+  EXPECT_EQ(rig.cache->length(), 200);
+  EXPECT_EQ(rig.budget.used(), used);
+  std::vector<std::vector<float>> out;
+  ASSERT_TRUE(sequence.feed(*rig.cache, 200, 250, &out).ok());
+  const size_t row = shapes[0].n_heads * shapes[0].head_dim;
+  EXPECT_LT(relative_error(out[0], 49 * row, sequence.oracle(0, 249)), 2e-5);
+}
+
+TEST(TieredCache, TheBudgetHoldsWhileEverythingMoves) {
+  const auto shapes = shapes_for(3, 1);
+  const Sequence sequence(shapes, 4000);
+  const KvLayout layout = make_kv_layout(shapes);
+  const uint64_t pages = 3 + layout.extent_pages + 8;
+  const uint64_t limit = TieredAttention::scratch_bytes(layout, 256, 2) +
+                         ExtentStream::staging_bytes(layout) + pages * layout.full_page_bytes +
+                         layout.window_pages(256) * layout.window_page_bytes + (64 << 10);
+  Rig rig(shapes, 2, limit);
+  rig.cache->set_exact_limit(static_cast<int64_t>(pages) - 1);
+  for (int64_t at = 0; at < 3000; at += 250) {
+    ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 250).ok()) << at;
+  }
+  ASSERT_TRUE(rig.cache->settle(plan_of(layout, 1, 3, 15, {4, 3}, true)).ok());
+  for (int64_t at = 3000; at < 4000; at += 10) ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 10).ok());
+  EXPECT_LE(rig.budget.peak(), limit);
+  const TierReport report = rig.cache->report();
+  EXPECT_EQ(report.n_exact + report.n_compressed + report.n_offloaded, 4000);
+  EXPECT_EQ(report.n_compressed, 15 * 64);
+}
+
+TEST(TieredCache, FlashFaultsAreErrorsNotWrongAnswers) {
+  const auto shapes = shapes_for(2, 0);
+  const Sequence sequence(shapes, 1400);
+  for (int fault = 0; fault < 4; ++fault) {
+    FaultPlan plan;
+    const auto files = make_fault_file_system(real_file_system(), plan);
+    Rig rig(shapes, 2, MemoryBudget::kUnlimited, files.get());
+    for (int64_t at = 0; at < 1200; at += 200) {
+      ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+    }
+    if (fault == 0) plan.fail_create = true;
+    if (fault == 1) plan.disk_full_at = 1 << 20;
+    const Status settled = rig.cache->settle(plan_of(rig.layout, 1, 2, 0, {}, true));
+    if (fault <= 1) {
+      EXPECT_FALSE(settled.ok()) << fault;
+      // RAM tiers are intact: the conversation can go on exactly.
+      std::vector<std::vector<float>> out;
+      rig.cache->set_exact_limit(INT64_MAX);
+      if (fault == 0) {
+        ASSERT_TRUE(sequence.feed(*rig.cache, 1200, 1210, &out).ok());
+        EXPECT_LT(relative_error(out[0], 0, sequence.oracle(0, 1200)), 2e-5);
+      }
+      continue;
+    }
+    ASSERT_TRUE(settled.ok());
+    if (fault == 2) plan.fail_read_at = plan.reads.load();
+    if (fault == 3) plan.flip_bit_in_read = plan.reads.load() + 1;
+    Status status;
+    for (int64_t at = 1200; at < 1240 && status.ok(); ++at) status = sequence.feed(*rig.cache, at, at + 1);
+    EXPECT_EQ(status.code(), fault == 2 ? StatusCode::kIoError : StatusCode::kCorrupt)
+        << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace tierkv

@@ -1,0 +1,234 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tierkv {
+namespace {
+
+constexpr auto kNothing = [](int64_t, int64_t) {};
+
+uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// The largest widths that any layer has.
+struct Widths {
+  int64_t q = 0, kv = 0, ff = 0, input = 0;
+
+  explicit Widths(const ModelSpec& spec) {
+    for (const LayerSpec& layer : spec.layers) {
+      const KvLayerShape& a = layer.attention;
+      q = std::max<int64_t>(q, a.n_heads * a.head_dim);
+      kv = std::max<int64_t>(kv, a.n_kv_heads * a.head_dim);
+      ff = std::max(ff, layer.n_ff);
+    }
+    input = std::max({spec.n_embd, q, ff});
+  }
+};
+
+}  // namespace
+
+// Activations of a chunk, the parts of one Buffer.
+struct Decoder::Scratch {
+  float* x;               // [n, n_embd] the residual stream
+  float* h;               // [n, n_embd] normed input or block output
+  float *q, *k, *v;       // [n, heads, head_dim]
+  float* attended;        // [n, n_heads, head_dim]
+  float *gate, *up;       // [n, n_ff]
+  float* rope;
+  std::byte* matmul;
+  uint64_t total_bytes = 0;
+
+  Scratch(std::byte* base, const ModelSpec& spec, int64_t max_chunk, int n_threads) {
+    const Widths most(spec);
+    const auto take = [&](auto*& pointer, uint64_t count) {
+      using T = std::remove_reference_t<decltype(*pointer)>;
+      pointer = reinterpret_cast<T*>(base + total_bytes);
+      total_bytes += align64(count * sizeof(T));
+    };
+    take(x, max_chunk * spec.n_embd);
+    take(h, max_chunk * spec.n_embd);
+    take(q, max_chunk * most.q);
+    take(k, max_chunk * most.kv);
+    take(v, max_chunk * most.kv);
+    take(attended, max_chunk * most.q);
+    take(gate, max_chunk * most.ff);
+    take(up, max_chunk * most.ff);
+    take(rope, RopeTable::memory_floats(spec, max_chunk));
+    take(matmul, MatmulRunner::memory_bytes(max_chunk, most.input, n_threads));
+  }
+};
+
+uint64_t Decoder::scratch_bytes(const ModelSpec& spec, int64_t max_chunk, int n_threads) {
+  return buffer_footprint(Scratch(nullptr, spec, max_chunk, n_threads).total_bytes);
+}
+
+Decoder::Decoder(const ModelSpec& spec, const Weights& weights, const Kernels& kernels,
+                 ThreadPool& pool, int64_t max_chunk)
+    : spec_(spec),
+      weights_(weights),
+      kernels_(kernels),
+      pool_(pool),
+      max_chunk_(max_chunk),
+      matmul_(kernels, pool),
+      rope_(spec, weights.rope_freqs) {}
+
+Result<std::unique_ptr<Decoder>> Decoder::create(const ModelSpec& spec, const Weights& weights,
+                                                 const Kernels& kernels, ThreadPool& pool,
+                                                 MemoryBudget& budget, int64_t max_chunk) {
+  std::unique_ptr<Decoder> decoder(new Decoder(spec, weights, kernels, pool, max_chunk));
+  TIERKV_ASSIGN_OR_RETURN(
+      decoder->memory_, Buffer::allocate(budget, MemoryKind::kScratch,
+                                         scratch_bytes(spec, max_chunk, pool.size())));
+  const Scratch s = decoder->scratch();
+  decoder->matmul_.set_memory(s.matmul, max_chunk, Widths(spec).input);
+  decoder->rope_.set_memory(s.rope, max_chunk);
+  return decoder;
+}
+
+Decoder::Scratch Decoder::scratch() const {
+  return Scratch(const_cast<std::byte*>(memory_.data()), spec_, max_chunk_, pool_.size());
+}
+
+Status Decoder::forward(std::span<const int32_t> tokens, KvCache& cache,
+                        const std::atomic<bool>* cancel) {
+  const int64_t n_tokens = static_cast<int64_t>(tokens.size());
+  TIERKV_RETURN_IF_ERROR(embed(tokens));
+  TIERKV_RETURN_IF_ERROR(cache.begin(n_tokens));
+  matmul_.for_rows(n_tokens, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) rope_.fill(row, cache.length() + row);
+  });
+  for (int layer = 0; layer < spec_.n_layers; ++layer) {
+    Status status = run_layer(layer, n_tokens, cache);
+    if (status.ok() && cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
+      status = cancelled("stopped at the caller's request");
+    }
+    if (!status.ok()) {
+      cache.abandon();
+      return status;
+    }
+  }
+  return cache.commit();
+}
+
+Status Decoder::embed(std::span<const int32_t> tokens) {
+  if (tokens.empty() || static_cast<int64_t>(tokens.size()) > max_chunk_) {
+    return invalid_argument(format("a chunk must have 1 to %lld tokens",
+                                   static_cast<long long>(max_chunk_)));
+  }
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= spec_.n_vocab) {
+      return invalid_argument(format("token id %d is outside the vocabulary of %lld", token,
+                                     static_cast<long long>(spec_.n_vocab)));
+    }
+  }
+  float* x = scratch().x;
+  matmul_.for_rows(static_cast<int64_t>(tokens.size()), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* to = x + row * spec_.n_embd;
+      unpack_row(weights_.token_embd, tokens[row], to);
+      if (spec_.embedding_scale != 1) {
+        kernels_.vector->scale(to, spec_.embedding_scale, spec_.n_embd, to);
+      }
+    }
+  });
+  return {};
+}
+
+Status Decoder::run_layer(int index, int64_t n_tokens, KvCache& cache) {
+  const Scratch s = scratch();
+  const LayerWeights& w = weights_.layers[index];
+  const KvLayerShape& a = spec_.layers[index].attention;
+  project_qkv(index, n_tokens);
+  TIERKV_RETURN_IF_ERROR(cache.attend(index, s.q, s.k, s.v, s.attended));
+  const MatmulJob output[] = {{&w.attn_output, s.h}};
+  matmul_.run(s.attended, n_tokens, a.n_heads * a.head_dim, output, kNothing);
+  add_residual(w.post_attention_norm, n_tokens);
+  feed_forward(index, n_tokens);
+  add_residual(w.post_ffw_norm, n_tokens);
+  return {};
+}
+
+// x -> q, k, v with biases, norms and rotary embedding applied.
+void Decoder::project_qkv(int index, int64_t n_tokens) {
+  const Scratch s = scratch();
+  const LayerWeights& w = weights_.layers[index];
+  const KvLayerShape& a = spec_.layers[index].attention;
+  const VectorKernels& vec = *kernels_.vector;
+  const MatmulJob qkv[] = {{&w.attn_q, s.q}, {&w.attn_k, s.k}, {&w.attn_v, s.v}};
+  matmul_.run(s.h, n_tokens, spec_.n_embd, qkv, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      vec.rms_norm(s.x + row * spec_.n_embd, w.attn_norm, spec_.norm_eps, spec_.n_embd,
+                   s.h + row * spec_.n_embd);
+    }
+  });
+  const auto finish_heads = [&](float* row, int n_heads, const float* bias, const float* norm,
+                                bool rotate, int64_t index_in_chunk) {
+    if (bias != nullptr) vec.add(row, bias, n_heads * a.head_dim, row);
+    for (int head = 0; head < n_heads; ++head) {
+      float* at = row + head * a.head_dim;
+      if (norm != nullptr) vec.rms_norm(at, norm, spec_.norm_eps, a.head_dim, at);
+      if (rotate) {
+        vec.rope(at, rope_.cosines(index, index_in_chunk), rope_.sines(index, index_in_chunk),
+                 a.head_dim, spec_.rope_pairing);
+      }
+    }
+  };
+  matmul_.for_rows(n_tokens, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      finish_heads(s.q + r * a.n_heads * a.head_dim, a.n_heads, w.attn_q_bias, w.attn_q_norm, true, r);
+      finish_heads(s.k + r * a.n_kv_heads * a.head_dim, a.n_kv_heads, w.attn_k_bias, w.attn_k_norm,
+                   true, r);
+      finish_heads(s.v + r * a.n_kv_heads * a.head_dim, a.n_kv_heads, w.attn_v_bias, nullptr, false,
+                   r);
+    }
+  });
+}
+
+// x += h, through a norm where the architecture has one.
+void Decoder::add_residual(const float* post_norm, int64_t n_tokens) {
+  const Scratch s = scratch();
+  const int64_t n = spec_.n_embd;
+  matmul_.for_rows(n_tokens, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* h = s.h + row * n;
+      if (post_norm != nullptr) kernels_.vector->rms_norm(h, post_norm, spec_.norm_eps, n, h);
+      kernels_.vector->add(s.x + row * n, h, n, s.x + row * n);
+    }
+  });
+}
+
+void Decoder::feed_forward(int index, int64_t n_tokens) {
+  const Scratch s = scratch();
+  const LayerWeights& w = weights_.layers[index];
+  const int64_t n_ff = spec_.layers[index].n_ff;
+  const VectorKernels& vec = *kernels_.vector;
+  const MatmulJob gate_up[] = {{&w.ffn_gate, s.gate}, {&w.ffn_up, s.up}};
+  matmul_.run(s.h, n_tokens, spec_.n_embd, gate_up, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      vec.rms_norm(s.x + row * spec_.n_embd, w.ffn_norm, spec_.norm_eps, spec_.n_embd,
+                   s.h + row * spec_.n_embd);
+    }
+  });
+  const auto activate = spec_.activation == Activation::kSilu ? vec.silu_mul : vec.gelu_mul;
+  const MatmulJob down[] = {{&w.ffn_down, s.h}};
+  matmul_.run(s.gate, n_tokens, n_ff, down, [&](int64_t begin, int64_t end) {
+    activate(s.gate + begin * n_ff, s.up + begin * n_ff, (end - begin) * n_ff, s.gate + begin * n_ff);
+  });
+}
+
+void Decoder::logits(int64_t row, int64_t n_rows, float* out) {
+  const Scratch s = scratch();
+  const int64_t n = spec_.n_embd;
+  const float* x = s.x + row * n;
+  const MatmulJob job[] = {{&weights_.output, out}};
+  matmul_.run(s.h, n_rows, n, job, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      kernels_.vector->rms_norm(x + r * n, weights_.output_norm, spec_.norm_eps, n, s.h + r * n);
+    }
+  });
+  if (spec_.final_softcap == 0) return;
+  const float cap = spec_.final_softcap;
+  for (int64_t i = 0; i < n_rows * spec_.n_vocab; ++i) out[i] = cap * std::tanh(out[i] / cap);
+}
+
+}  // namespace tierkv

@@ -1,0 +1,64 @@
+// The forward pass of every decoder-only architecture, driven by a ModelSpec. Names follow the papers:
+// RMSNorm, rotary embedding, grouped-query attention, gated feed-forward. It works on chunks of
+// tokens; where their keys and values are kept is the KvCache's matter.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/status.h"
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "kv/kv_cache.h"
+#include "model/matmul_runner.h"
+#include "model/model_spec.h"
+#include "model/rope_table.h"
+#include "model/weights.h"
+
+namespace tierkv {
+
+class Decoder {
+ public:
+  static uint64_t scratch_bytes(const ModelSpec& spec, int64_t max_chunk, int n_threads);
+
+  // References must outlive the decoder.
+  static Result<std::unique_ptr<Decoder>> create(const ModelSpec& spec, const Weights& weights,
+                                                 const Kernels& kernels, ThreadPool& pool,
+                                                 MemoryBudget& budget, int64_t max_chunk);
+
+  // Runs a chunk that follows what `cache` holds, and commits it there. On an error, and when
+  // `cancel` becomes true between two layers (kCancelled), the cache is as it was.
+  Status forward(std::span<const int32_t> tokens, KvCache& cache,
+                 const std::atomic<bool>* cancel = nullptr);
+
+  // Logits [n_rows, n_vocab] of rows [row, row + n_rows) of the last chunk.
+  void logits(int64_t row, int64_t n_rows, float* out);
+
+ private:
+  struct Scratch;
+
+  Decoder(const ModelSpec& spec, const Weights& weights, const Kernels& kernels, ThreadPool& pool,
+          int64_t max_chunk);
+
+  Scratch scratch() const;
+  Status embed(std::span<const int32_t> tokens);
+  Status run_layer(int index, int64_t n_tokens, KvCache& cache);
+  void project_qkv(int index, int64_t n_tokens);
+  void add_residual(const float* post_norm, int64_t n_tokens);
+  void feed_forward(int index, int64_t n_tokens);
+
+  const ModelSpec& spec_;
+  const Weights& weights_;
+  const Kernels& kernels_;
+  ThreadPool& pool_;
+  const int64_t max_chunk_;
+  Buffer memory_;
+  MatmulRunner matmul_;
+  RopeTable rope_;
+};
+
+}  // namespace tierkv

@@ -1,0 +1,59 @@
+// Splits matrix products over the threads of a pool. Several products of the same input are one job.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+
+namespace tierkv {
+
+struct MatmulJob {
+  const PackedMatrix* w;
+  float* out;  // [n_tokens, w->n_rows]
+};
+
+class MatmulRunner {
+ public:
+  MatmulRunner(const Kernels& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
+
+  // Memory for inputs of up to max_tokens x max_cols, given to set_memory.
+  static uint64_t memory_bytes(int64_t max_tokens, int64_t max_cols, int n_threads);
+  void set_memory(std::byte* memory, int64_t max_tokens, int64_t max_cols);
+
+  // x [n_tokens, n_cols]. prepare(row_begin, row_end) is called first for blocks of rows, on any
+  // thread, and may write those rows of x: norms and activations go there, beside the quantisation.
+  template <typename Prepare>
+  void run(const float* x, int64_t n_tokens, int64_t n_cols, std::span<const MatmulJob> jobs,
+           Prepare&& prepare) {
+    for_rows(n_tokens, [&](int64_t begin, int64_t end) {
+      prepare(begin, end);
+      kernels_.matmul->quantize(x, n_tokens, n_cols, begin, end, quantized_);
+    });
+    multiply(x, n_tokens, n_cols, jobs);
+  }
+
+  // fn(row_begin, row_end) over blocks of rows.
+  template <typename Fn>
+  void for_rows(int64_t n_rows, Fn&& fn) {
+    const int64_t n_blocks = (n_rows + kRowBlock - 1) / kRowBlock;
+    pool_.parallel_for(n_blocks, [&](int64_t block, int) {
+      const int64_t begin = block * kRowBlock;
+      fn(begin, begin + kRowBlock < n_rows ? begin + kRowBlock : n_rows);
+    });
+  }
+
+ private:
+  static constexpr int64_t kRowBlock = 8;
+
+  void multiply(const float* x, int64_t n_tokens, int64_t n_cols, std::span<const MatmulJob> jobs);
+
+  const Kernels& kernels_;
+  ThreadPool& pool_;
+  std::byte* quantized_ = nullptr;
+  std::byte* scratch_ = nullptr;
+  uint64_t scratch_bytes_ = 0;  // per thread
+};
+
+}  // namespace tierkv

@@ -1,0 +1,236 @@
+// The solver against brute force: every split of the pages for every assignment of the hull chain
+// (must be equal), and for every assignment at all (how much the chain costs).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <tuple>
+
+#include "plan/hull.h"
+#include "plan/plan.h"
+#include "plan/plan_test_util.h"
+
+namespace tierkv {
+namespace {
+
+using Assignment = std::vector<CodecOption>;
+
+struct Outcome {
+  double seconds;
+  bool flash;
+  double kld;
+  uint64_t ram;
+  auto key() const { return std::tuple(seconds, flash, kld, ram); }
+};
+
+struct Sums {
+  uint64_t exact_bytes = 0, codec_bytes = 0;
+  double exact_seconds = 0, codec_seconds = 0, kld = 0;
+};
+
+Sums sum(const PlanInput& in, const Assignment& codecs) {
+  Sums s;
+  for (size_t l = 0; l < in.layers.size(); ++l) {
+    s.exact_bytes += in.layers[l].exact_page_bytes;
+    s.exact_seconds += in.layers[l].exact_seconds_per_token;
+    s.codec_bytes += codecs[l].page_bytes;
+    s.codec_seconds += codecs[l].seconds_per_token;
+    s.kld += codecs[l].kld;
+  }
+  return s;
+}
+
+// The model as plan.h and docs state it, for `exact` and `tier1` of all `pages`.
+std::optional<Outcome> outcome(const PlanInput& in, const Sums& s, int64_t pages, int64_t exact,
+                               int64_t tier1) {
+  const int64_t offloaded = pages - exact - tier1;
+  const bool flash = offloaded > 0;
+  uint64_t ram = in.fixed_bytes + exact * s.exact_bytes + tier1 * s.codec_bytes;
+  if (flash) ram += in.staging_bytes + in.extent_pages * s.exact_bytes;
+  const bool kld_fits = tier1 * s.kld <= in.kld_budget * pages;
+  if (ram > in.ram_bytes || !kld_fits || (flash && !in.flash_allowed)) return std::nullopt;
+  const double tier1_tokens = static_cast<double>(tier1 * in.page_tokens);
+  double seconds =
+      (in.total_tokens - tier1_tokens) * s.exact_seconds + tier1_tokens * s.codec_seconds;
+  if (flash) {
+    seconds +=
+        std::max(0.0, static_cast<double>(offloaded * s.exact_bytes) / in.flash_bytes_per_second -
+                          in.overlap_seconds);
+  }
+  return Outcome{seconds, flash, tier1 == 0 ? 0 : tier1 * s.kld / pages, ram};
+}
+
+void best_split(const PlanInput& in, const Assignment& codecs, std::optional<Outcome>& best) {
+  const Sums s = sum(in, codecs);
+  const int64_t pages = (in.total_tokens + in.page_tokens - 1) / in.page_tokens;
+  const int64_t least = std::min(pages, in.min_sink_pages + in.min_window_pages);
+  for (int64_t exact = least; exact <= pages; ++exact) {
+    for (int64_t tier1 = 0; exact + tier1 <= pages; ++tier1) {
+      const auto now = outcome(in, s, pages, exact, tier1);
+      if (now && (!best || now->key() < best->key())) best = now;
+    }
+  }
+}
+
+std::optional<Outcome> brute_force_over_chain(const PlanInput& in) {
+  std::vector<std::vector<CodecOption>> hulls;
+  Assignment current;
+  for (const PlanLayer& layer : in.layers) {
+    hulls.push_back(lower_hull(layer));
+    current.push_back(hulls.back()[0]);
+  }
+  std::optional<Outcome> best;
+  best_split(in, current, best);
+  std::vector<size_t> at(hulls.size(), 0);
+  for (const int layer : hull_steps(hulls)) {
+    current[layer] = hulls[layer][++at[layer]];
+    best_split(in, current, best);
+  }
+  return best;
+}
+
+void brute_force_over_all(const PlanInput& in, Assignment& codecs, std::optional<Outcome>& best) {
+  if (codecs.size() == in.layers.size()) return best_split(in, codecs, best);
+  const PlanLayer& layer = in.layers[codecs.size()];
+  std::vector<CodecOption> options = layer.options;
+  options.push_back({{}, layer.exact_page_bytes, 0, layer.exact_seconds_per_token});
+  for (const CodecOption& option : options) {
+    codecs.push_back(option);
+    brute_force_over_all(in, codecs, best);
+    codecs.pop_back();
+  }
+}
+
+void expect_same(const Result<Plan>& plan, const std::optional<Outcome>& oracle) {
+  ASSERT_EQ(plan.ok(), oracle.has_value());
+  if (!oracle) return;
+  EXPECT_EQ(plan->seconds_per_token, oracle->seconds);
+  EXPECT_EQ(plan->flash, oracle->flash);
+  EXPECT_EQ(plan->kld, oracle->kld);
+  EXPECT_EQ(plan->ram_bytes, oracle->ram);
+}
+
+void expect_consistent(const PlanInput& in, const Plan& plan) {
+  EXPECT_LE(plan.ram_bytes, in.ram_bytes);
+  EXPECT_LE(plan.kld, in.kld_budget * (1 + 1e-15));
+  EXPECT_EQ(plan.n_exact + plan.n_compressed + plan.n_offloaded, in.total_tokens);
+  EXPECT_EQ(plan.n_compressed, plan.tier1_pages * in.page_tokens);
+  EXPECT_EQ(plan.flash, plan.n_offloaded > 0);
+  EXPECT_EQ(plan.codecs.size(), in.layers.size());
+  EXPECT_GE(plan.n_exact, 0);
+}
+
+TEST(PlanOracle, EqualsBruteForceOverTheHullChain) {
+  RandomPlans random(11);
+  int fitting = 0, with_flash = 0, with_tier1 = 0;
+  for (int round = 0; round < 2000; ++round) {
+    SCOPED_TRACE(round);
+    const PlanInput in = random.input(1 + round % 3, round % 4, 12);
+    const auto plan = make_plan(in);
+    expect_same(plan, brute_force_over_chain(in));
+    if (::testing::Test::HasFailure()) return;
+    if (!plan.ok()) continue;
+    expect_consistent(in, *plan);
+    ++fitting;
+    with_flash += plan->flash;
+    with_tier1 += plan->tier1_pages > 0;
+  }
+  EXPECT_GT(fitting, 1000) << "the instances must exercise all kinds of plans";
+  EXPECT_GT(with_flash, 200);
+  EXPECT_GT(with_tier1, 200);
+}
+
+// Few problems, more pages: the shortcuts over page counts have room to go wrong.
+TEST(PlanOracle, EqualsBruteForceWithManyPages) {
+  RandomPlans random(12);
+  for (int round = 0; round < 150; ++round) {
+    SCOPED_TRACE(round);
+    const PlanInput in = random.input(1 + round % 4, 3, 90);
+    expect_same(make_plan(in), brute_force_over_chain(in));
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+struct Excess {
+  int compared = 0, equal = 0;
+  int only_all_fit = 0;       // no assignment of the chain fits, but another does
+  double sum = 0, worst = 0;  // of time, relative to the best of all assignments
+};
+
+// How much slower the plan is than the best over all assignments, on small instances.
+Excess measure_excess(RandomPlans random, const std::function<void(PlanInput&)>& adjust) {
+  Excess excess;
+  for (int round = 0; round < 300; ++round) {
+    PlanInput in = random.input(3, 3, 12);
+    adjust(in);
+    const auto plan = make_plan(in);
+    std::optional<Outcome> oracle;
+    Assignment codecs;
+    brute_force_over_all(in, codecs, oracle);
+    EXPECT_TRUE(oracle.has_value() || !plan.ok()) << round;
+    excess.only_all_fit += oracle.has_value() && !plan.ok();
+    if (!plan.ok() || !oracle || oracle->seconds == 0) continue;
+    const double over = plan->seconds_per_token / oracle->seconds - 1;
+    EXPECT_GE(over, 0) << round;
+    ++excess.compared;
+    excess.equal += over == 0;
+    excess.sum += over;
+    excess.worst = std::max(excess.worst, over);
+  }
+  return excess;
+}
+
+void record(const char* name, const Excess& excess) {
+  const auto property = [&](const char* what, double value) {
+    ::testing::Test::RecordProperty(name + std::string(what), static_cast<int>(value));
+  };
+  property("_compared", excess.compared);
+  property("_only_all_fit", excess.only_all_fit);
+  property("_equal_percent", 100. * excess.equal / excess.compared);
+  property("_mean_excess_permille", 1000 * excess.sum / excess.compared);
+  property("_worst_excess_percent", 100 * excess.worst);
+}
+
+// The chain knows bytes and KLD, not time: when fewer bits are also faster, as they are for one
+// codec family, little is lost.
+TEST(PlanOracle, ChainIsCloseToAllAssignmentsWhenTimeGrowsWithBytes) {
+  const Excess excess = measure_excess(RandomPlans(13), [](PlanInput& in) {
+    for (PlanLayer& layer : in.layers) {
+      layer.exact_seconds_per_token = static_cast<double>(layer.exact_page_bytes) * 0x1p-14;
+      for (CodecOption& option : layer.options) {
+        option.seconds_per_token = static_cast<double>(32 + option.page_bytes / 2) * 0x1p-14;
+      }
+    }
+  });
+  record("related", excess);
+  ASSERT_GT(excess.compared, 150);
+  EXPECT_LT(excess.sum / excess.compared, 0.03);
+}
+
+// Times drawn without regard to bytes: the worst the chain can meet, recorded rather than promised.
+TEST(PlanOracle, ChainIsNeverBetterThanAllAssignments) {
+  const Excess excess = measure_excess(RandomPlans(13), [](PlanInput&) {});
+  record("unrelated", excess);
+  EXPECT_GT(excess.compared, 150);
+}
+
+TEST(PlanOracle, LeastRamIsTheLeast) {
+  RandomPlans random(14);
+  for (int round = 0; round < 1000; ++round) {
+    SCOPED_TRACE(round);
+    PlanInput in = random.input(1 + round % 3, round % 4, 20);
+    in.ram_bytes = least_ram(in);
+    ASSERT_TRUE(make_plan(in).ok());
+    if (in.ram_bytes == 0) continue;
+    const std::string number = std::to_string(in.ram_bytes) + " bytes";
+    --in.ram_bytes;
+    const auto refused = make_plan(in);
+    ASSERT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+    ASSERT_NE(refused.status().message().find(number), std::string::npos)
+        << refused.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace tierkv

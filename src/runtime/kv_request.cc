@@ -1,0 +1,176 @@
+#include "runtime/kv_request.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include "kv/extent_stream.h"
+
+namespace tierkv {
+namespace {
+
+constexpr int64_t kSinkPages = 1;
+constexpr int64_t kWindowPages = 3;
+constexpr CodecId kLadder[] = {{8, 8}, {8, 6}, {6, 6}, {6, 5}, {6, 4}, {5, 5}, {5, 4},
+                               {5, 3}, {4, 4}, {4, 3}, {4, 2}, {3, 3}, {3, 2}};
+
+// KLD of K and of V stored with so many bits in all layers of SmolLM2-135M, in nats a token; their
+// sum is the default for models without a profile (docs/decisions.md, "default accuracy table").
+double default_k_kld(int bits) {
+  switch (bits) {
+    case 8: return 0.00001;
+    case 6: return 0.00010;
+    case 5: return 0.00035;
+    case 4: return 0.0016;
+    default: return 0.010;
+  }
+}
+double default_v_kld(int bits) {
+  switch (bits) {
+    case 8: return 0.00001;
+    case 6: return 0.00003;
+    case 5: return 0.00010;
+    case 4: return 0.00035;
+    case 3: return 0.0014;
+    default: return 0.012;
+  }
+}
+
+// Seconds of decode attention a stored byte: float16 and codes (docs/decisions.md, "default costs").
+constexpr double kExactSecondsPerByte = 1.0 / 12e9;
+constexpr double kCodeSecondsPerByte = 1.0 / 8e9;
+
+PlanLayer make_plan_layer(const KvLayout& layout, int layer) {
+  const KvLayerShape& shape = layout.shapes[layer];
+  PlanLayer out;
+  out.exact_page_bytes = layout.layer_page_bytes(layer);
+  out.exact_seconds_per_token =
+      static_cast<double>(out.exact_page_bytes) / kPageTokens * kExactSecondsPerByte;
+  if (!rotated_head_dim_valid(shape.head_dim)) return out;
+  const double n_layers = static_cast<double>(layout.full_layers.size());
+  for (const CodecId codec : kLadder) {
+    CodecOption option;
+    option.codec = codec;
+    option.page_bytes = compressed_layer_page_bytes(shape, codec);
+    option.kld = (default_k_kld(codec.k_bits) + default_v_kld(codec.v_bits)) / n_layers;
+    option.seconds_per_token =
+        static_cast<double>(option.page_bytes) / kPageTokens * kCodeSecondsPerByte;
+    out.options.push_back(option);
+  }
+  return out;
+}
+
+int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
+
+}  // namespace
+
+Result<KvSpec> parse_kv_spec(const std::string& text) {
+  KvSpec spec;
+  if (text.empty() || text == "auto") return spec;
+  if (text == "exact") {
+    spec.forced = ForcedLayout::kExact;
+  } else if (text == "flash") {
+    spec.forced = ForcedLayout::kAllFlash;
+  } else {
+    const Result<CodecId> codec = parse_codec(text);
+    if (!codec.ok()) {
+      return invalid_argument("KV layout \"" + text +
+                              "\" is unknown; give exact, flash, auto or a codec such as k5v4 (K of "
+                              "3, 4, 5, 6 or 8 bits, V of 2, 3, 4, 5, 6 or 8)");
+    }
+    spec.forced = *codec == CodecId{} ? ForcedLayout::kExact : ForcedLayout::kAllTier1;
+    spec.codec = *codec;
+  }
+  return spec;
+}
+
+Result<double> parse_quality(const std::string& text) {
+  if (text == "exact") return 0.0;
+  if (text == "high") return 5e-4;
+  if (text == "balanced") return 2e-3;
+  if (text == "compact") return 1e-2;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 10)) {
+    return invalid_argument("quality \"" + text +
+                            "\" is unknown; give exact, high, balanced, compact or a KLD in nats");
+  }
+  return value;
+}
+
+PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint64_t ram_bytes,
+                          int64_t chunk) {
+  PlanInput input;
+  input.page_tokens = kPageTokens;
+  input.total_tokens = request.n_prompt + request.n_expected;
+  input.ram_bytes = ram_bytes;
+  input.extent_pages = layout.extent_pages;
+  input.min_sink_pages = kSinkPages;
+  input.min_window_pages = kWindowPages;
+  input.kld_budget = request.kld_budget;
+  input.flash_allowed = !request.flash_directory.empty();
+  const int64_t total_pages = pages_for(input.total_tokens) + 1;
+  input.fixed_bytes =
+      std::min(layout.window_pages(chunk), total_pages) * layout.window_page_bytes;
+  if (layout.full_layers.empty()) return input;
+  // One page of headroom: the copy that is being encoded, or the page that a next chunk begins. And
+  // the staging ring, even if flash comes into use only once the answer passes the prediction.
+  input.fixed_bytes += layout.full_page_bytes;
+  if (input.flash_allowed) input.fixed_bytes += ExtentStream::staging_bytes(layout);
+  for (const int layer : layout.full_layers) input.layers.push_back(make_plan_layer(layout, layer));
+  return input;
+}
+
+Result<Plan> plan_request(const KvRequest& request, const PlanInput& input) {
+  if (!request.kv.forced) return make_plan(input);
+  return make_forced_plan(input, *request.kv.forced, request.kv.codec);
+}
+
+int64_t prefill_pages(const KvLayout& layout, const PlanInput& input) {
+  if (layout.full_page_bytes == 0) return INT64_MAX;
+  if (input.ram_bytes < input.fixed_bytes) return 0;
+  return static_cast<int64_t>((input.ram_bytes - input.fixed_bytes) / layout.full_page_bytes);
+}
+
+Status check_prefill(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
+                     int64_t chunk) {
+  const int64_t available = prefill_pages(layout, input);
+  if (pages_for(request.n_prompt) <= available) return {};
+  // Pages that can't leave RAM: sinks, those whose extent is not whole, the chunk being read.
+  const int64_t least = kSinkPages + layout.extent_pages + pages_for(chunk) + 1;
+  if (input.flash_allowed && available >= least) return {};
+  return resource_exhausted(
+      input.flash_allowed
+          ? "the RAM budget is too small to read the prompt"
+          : "the prompt's KV does not fit in the RAM budget, and flash is not allowed");
+}
+
+uint64_t least_kv_ram(const KvLayout& layout, const KvRequest& request, int64_t chunk) {
+  const auto fits = [&](uint64_t ram) {
+    const PlanInput input = make_plan_input(layout, request, ram, chunk);
+    return check_prefill(layout, request, input, chunk).ok() && plan_request(request, input).ok();
+  };
+  uint64_t low = 0, high = 1 << 20;
+  while (!fits(high)) {
+    if (high > uint64_t{1} << 60) return high;
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 64 << 10) {
+    const uint64_t middle = low + (high - low) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+std::string default_flash_directory() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != 0) {
+    return std::string(cache) + "/tierkv";
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != 0) {
+    return std::string(home) + "/.cache/tierkv";
+  }
+  return "/var/tmp/tierkv";
+}
+
+}  // namespace tierkv

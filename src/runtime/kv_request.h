@@ -1,0 +1,60 @@
+// What a user may ask of the KV cache, and the numbers that follow from it: what --kv, --quality,
+// --expect and --flash become before the planner sees them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "kv/kv_layout.h"
+#include "plan/plan.h"
+
+namespace tierkv {
+
+// --kv: absent (the planner chooses), "exact", "flash", or a codec such as "k5v4".
+struct KvSpec {
+  std::optional<ForcedLayout> forced;
+  CodecId codec;
+};
+Result<KvSpec> parse_kv_spec(const std::string& text);
+
+// --quality: the most KLD a token that compression may cost, in nats, or the name of one:
+// exact 0, high 5e-4, balanced 2e-3, compact 1e-2.
+Result<double> parse_quality(const std::string& text);
+inline constexpr double kDefaultKldBudget = 2e-3;
+
+// Tokens of answer to expect when neither a history nor --expect says better.
+inline constexpr int64_t kDefaultExpectedOutput = 256;
+
+struct KvRequest {
+  int64_t n_prompt = 0;
+  int64_t n_expected = kDefaultExpectedOutput;
+  KvSpec kv;
+  double kld_budget = kDefaultKldBudget;
+  std::string flash_directory;  // empty: flash is not allowed
+};
+
+// The planner's input: sizes from the layout, costs and errors from the defaults measured in
+// docs/decisions.md. `ram_bytes` is what the whole KV side may take; chunks have `chunk` tokens.
+PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint64_t ram_bytes,
+                          int64_t chunk);
+
+// A plan for the request, forced or chosen. Errors are in terms of `ram_bytes`.
+Result<Plan> plan_request(const KvRequest& request, const PlanInput& input);
+
+// Exact pages that may be in RAM while the prompt is read.
+int64_t prefill_pages(const KvLayout& layout, const PlanInput& input);
+
+// OK when the prompt can be read in chunks of `chunk` tokens: its exact pages fit in RAM, or flash may
+// take those that don't. Else kResourceExhausted.
+Status check_prefill(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
+                     int64_t chunk);
+
+// The least ram_bytes with which the request can be read and planned.
+uint64_t least_kv_ram(const KvLayout& layout, const KvRequest& request, int64_t chunk);
+
+// ~/.cache/tierkv or $XDG_CACHE_HOME/tierkv: on a disk, where /tmp may be RAM.
+std::string default_flash_directory();
+
+}  // namespace tierkv

@@ -1,0 +1,246 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/size.h"
+#include "kv/extent_stream.h"
+
+namespace tierkv {
+namespace {
+
+constexpr int64_t kChunks[] = {512, 256, 128, 64, 32};  // prefill chunk sizes, best first
+constexpr int64_t kLeastChunk = 32;
+// After the first settlement RAM is spoken for: later prompts are read in chunks this small.
+constexpr int64_t kLaterChunk = 64;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+uint64_t fixed_scratch(Engine& engine, int64_t chunk) {
+  const int n_threads = engine.pool().size();
+  return Decoder::scratch_bytes(engine.spec(), chunk, n_threads) +
+         TieredAttention::scratch_bytes(engine.kv_layout(), chunk, n_threads) +
+         buffer_footprint(engine.spec().n_vocab * sizeof(float)) +
+         buffer_footprint(n_threads * rotated_scratch_bytes(512));
+}
+
+// What is left of the budget for a session, the weights loaded.
+uint64_t available(Engine& engine) {
+  const uint64_t free = engine.budget().available();
+  const uint64_t weights = engine.loaded() ? 0 : engine.weight_bytes();
+  return free > weights ? free - weights : 0;
+}
+
+bool chunk_fits(Engine& engine, const SessionOptions& options, int64_t chunk) {
+  const uint64_t free = available(engine), scratch = fixed_scratch(engine, chunk);
+  return free >= scratch &&
+         free - scratch >= least_kv_ram(engine.kv_layout(), options.request, chunk);
+}
+
+// The largest chunk whose scratch is a small share of what is left, or the least one.
+int64_t choose_chunk(Engine& engine, const SessionOptions& options) {
+  for (const int64_t chunk : kChunks) {
+    if (options.max_chunk > 0 && chunk > options.max_chunk && chunk > kLeastChunk) continue;
+    if (chunk > kLeastChunk && chunk / 2 >= options.request.n_prompt) continue;
+    if (fixed_scratch(engine, chunk) > available(engine) / 4) continue;
+    if (chunk_fits(engine, options, chunk)) return chunk;
+  }
+  return kLeastChunk;
+}
+
+}  // namespace
+
+const char* stop_reason_name(StopReason reason) {
+  switch (reason) {
+    case StopReason::kEndOfText: return "stop";
+    case StopReason::kLength: return "length";
+    case StopReason::kContextFull: return "context";
+    case StopReason::kRamFull: return "ram";
+    case StopReason::kCancelled: return "cancelled";
+    case StopReason::kCallback: return "callback";
+  }
+  return "unknown";
+}
+
+uint64_t Session::least_ram(Engine& engine, const SessionOptions& options) {
+  const uint64_t weights = engine.loaded() ? engine.budget().used(MemoryKind::kWeights)
+                                           : engine.weight_bytes();
+  const uint64_t session = fixed_scratch(engine, kLeastChunk) +
+                           least_kv_ram(engine.kv_layout(), options.request, kLeastChunk);
+  return engine.budget().used(MemoryKind::kOverhead) + weights +
+         std::max(session, Weights::kLoadSliceBytes);
+}
+
+Status Session::check_fits(Engine& engine, const SessionOptions& options) {
+  if (chunk_fits(engine, options, kLeastChunk)) return {};
+  const uint64_t least = least_ram(engine, options);
+  return resource_exhausted(format(
+      "the RAM budget of %s is too small: weights %s, the process %s, %lld tokens of prompt and %lld "
+      "of answer; give at least --ram %s",
+      format_size(engine.budget().limit()).c_str(), format_size(engine.weight_bytes()).c_str(),
+      format_size(engine.budget().used(MemoryKind::kOverhead)).c_str(),
+      static_cast<long long>(options.request.n_prompt),
+      static_cast<long long>(options.request.n_expected),
+      format_size_argument(least + (1 << 20)).c_str()));
+}
+
+Result<std::unique_ptr<Session>> Session::create(Engine& engine, const SessionOptions& options) {
+  if (!engine.loaded()) return internal_error("the engine's weights are not loaded");
+  engine.measure_overhead();
+  TIERKV_RETURN_IF_ERROR(check_fits(engine, options));
+  std::unique_ptr<Session> session(new Session(engine, options));
+  session->n_context_ = options.n_context > 0 ? options.n_context : engine.spec().n_context;
+  session->chunk_ = choose_chunk(engine, options);
+  TIERKV_RETURN_IF_ERROR(session->allocate());
+  return session;
+}
+
+Status Session::allocate() {
+  TIERKV_ASSIGN_OR_RETURN(decoder_, Decoder::create(engine_.spec(), engine_.weights(),
+                                                    engine_.kernels(), engine_.pool(),
+                                                    engine_.budget(), chunk_));
+  FlashOptions flash;
+  flash.file_system = &engine_.file_system();
+  flash.directory = options_.request.flash_directory;
+  flash.model_hash = model_hash(engine_.file());
+  flash.max_tokens = n_context_ + chunk_;
+  TIERKV_ASSIGN_OR_RETURN(
+      cache_, TieredCache::create(engine_.kv_layout(), engine_.budget(), engine_.kernels(),
+                                  engine_.pool(), chunk_, std::move(flash)));
+  TIERKV_ASSIGN_OR_RETURN(logits_,
+                          Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
+                                           engine_.spec().n_vocab * sizeof(float)));
+  const uint64_t codec_scratch =
+      buffer_footprint(engine_.pool().size() * rotated_scratch_bytes(512));
+  const uint64_t free = engine_.budget().available();
+  plan_input_ = make_plan_input(engine_.kv_layout(), options_.request,
+                                free > codec_scratch ? free - codec_scratch : 0, chunk_);
+  cache_->set_exact_limit(prefill_pages(engine_.kv_layout(), plan_input_));
+  return {};
+}
+
+Status Session::check_context(int64_t n_tokens) const {
+  if (length() + n_tokens <= n_context_) return {};
+  return invalid_argument(format("%lld tokens do not fit in the context of %lld; shorten the text or "
+                                 "raise -c if the model can use more",
+                                 static_cast<long long>(length() + n_tokens),
+                                 static_cast<long long>(n_context_)));
+}
+
+Status Session::prefill(std::span<const int32_t> tokens, const PrefillProgress& progress,
+                        const std::atomic<bool>* cancel) {
+  // A token that was sampled but not read yet comes first.
+  std::vector<int32_t> todo(tokens_.begin() + length(), tokens_.end());
+  todo.insert(todo.end(), tokens.begin(), tokens.end());
+  if (todo.empty()) return invalid_argument("the prompt is empty");
+  TIERKV_RETURN_IF_ERROR(check_context(static_cast<int64_t>(todo.size())));
+  tokens_.resize(length());
+  const double start = now();
+  const int64_t total = static_cast<int64_t>(todo.size());
+  const int64_t at_once = settled_ ? std::min(chunk_, kLaterChunk) : chunk_;
+  for (int64_t done = 0; done < total;) {
+    const int64_t n = std::min(at_once, total - done);
+    const std::span<const int32_t> chunk(todo.data() + done, static_cast<size_t>(n));
+    TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_, cancel));
+    tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
+    done += n;
+    if (progress) progress(done, total);
+    if (done == total) decoder_->logits(n - 1, 1, logits_.as<float>());
+  }
+  timings_.prompt_n += total;
+  timings_.prompt_seconds += now() - start;
+  if (settled_) return {};
+  const double settle_start = now();
+  TIERKV_RETURN_IF_ERROR(settle());
+  timings_.settle_seconds = now() - settle_start;
+  return {};
+}
+
+// Plans with the prompt's real length, and moves its tokens to their tiers.
+Status Session::settle() {
+  plan_input_.total_tokens =
+      std::min(length() + std::max<int64_t>(options_.request.n_expected, 1), n_context_);
+  TIERKV_ASSIGN_OR_RETURN(plan_, plan_request(options_.request, plan_input_));
+  TIERKV_RETURN_IF_ERROR(cache_->settle(plan_));
+  settled_ = true;
+  return {};
+}
+
+Result<Generation> Session::generate(const GenerateOptions& options, const TextCallback& on_text,
+                                     const std::atomic<bool>* cancel) {
+  if (!settled_) return invalid_argument("a prompt must be read before an answer can be generated");
+  TIERKV_RETURN_IF_ERROR(validate(options.sampling));
+  Sampler sampler(options.sampling, engine_.kernels());
+  Utf8Stream stream;
+  Generation result;
+  const double start = now();
+  const auto emit = [&](const std::string& text, int32_t token) {
+    result.text += text;
+    return !on_text || text.empty() || on_text(text, token);
+  };
+  const auto full = [&] {
+    return options.max_tokens >= 0 &&
+           static_cast<int64_t>(result.tokens.size()) >= options.max_tokens;
+  };
+  result.stop = full() ? StopReason::kLength : StopReason::kEndOfText;
+  while (!full()) {
+    const int32_t token = sampler.sample(logits(), tokens_);
+    if (engine_.tokenizer().is_end_of_generation(token) && !options.ignore_eos) break;
+    tokens_.push_back(token);
+    result.tokens.push_back(token);
+    if (!emit(stream.push(engine_.tokenizer().token_bytes(token)), token)) {
+      result.stop = StopReason::kCallback;
+      break;
+    }
+    if (full()) {  // the token is read when the conversation goes on
+      result.stop = StopReason::kLength;
+      break;
+    }
+    if (length() + 1 > n_context_) {
+      result.stop = StopReason::kContextFull;
+      break;
+    }
+    const Status status = decoder_->forward({&token, 1}, *cache_, cancel);
+    if (status.code() == StatusCode::kCancelled || status.code() == StatusCode::kResourceExhausted) {
+      result.stop = status.code() == StatusCode::kCancelled ? StopReason::kCancelled
+                                                            : StopReason::kRamFull;
+      result.stop_detail = status.message();
+      break;
+    }
+    if (!status.ok()) return status;
+    decoder_->logits(0, 1, logits_.as<float>());
+  }
+  emit(stream.flush(), -1);
+  timings_.predicted_n += static_cast<int64_t>(result.tokens.size());
+  timings_.predicted_seconds += now() - start;
+  return result;
+}
+
+Status Session::score(std::span<const int32_t> tokens, int64_t batch,
+                      const std::function<void(int64_t, int64_t, const float*)>& sink) {
+  TIERKV_RETURN_IF_ERROR(check_context(static_cast<int64_t>(tokens.size())));
+  const int64_t total = static_cast<int64_t>(tokens.size());
+  constexpr int64_t kLogitRows = 16;
+  TIERKV_ASSIGN_OR_RETURN(
+      Buffer logits, Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
+                                      std::min(kLogitRows, std::min(batch, chunk_)) *
+                                          engine_.spec().n_vocab * sizeof(float)));
+  for (int64_t done = 0; done < total;) {
+    const int64_t n = std::min({batch, chunk_, total - done});
+    const std::span<const int32_t> chunk = tokens.subspan(done, n);
+    TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_));
+    tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
+    // Last rows first would overwrite nothing: logits() reads the residual stream only.
+    for (int64_t row = 0; row < n; row += kLogitRows) {
+      const int64_t rows = std::min(kLogitRows, n - row);
+      decoder_->logits(row, rows, logits.as<float>());
+      sink(done + row, rows, logits.as<float>());
+    }
+    done += n;
+  }
+  return {};
+}
+
+}  // namespace tierkv

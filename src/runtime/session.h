@@ -1,0 +1,109 @@
+// One conversation: reads prompts, plans where their KV goes, generates answers. The way of a request
+// is in docs/architecture.md.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kv/tiered_cache.h"
+#include "model/decoder.h"
+#include "runtime/engine.h"
+#include "runtime/kv_request.h"
+#include "runtime/sampler.h"
+
+namespace tierkv {
+
+struct SessionOptions {
+  KvRequest request;
+  int64_t n_context = 0;  // most tokens; 0: the model's own limit
+  int64_t max_chunk = 0;  // tokens of a prefill chunk; 0: what the budget allows, up to 512
+};
+
+// Tokens read so far and in all.
+using PrefillProgress = std::function<void(int64_t done, int64_t total)>;
+// A piece of text, whole characters; the token it came with. Returning false stops.
+using TextCallback = std::function<bool(std::string_view text, int32_t token)>;
+
+enum class StopReason { kEndOfText, kLength, kContextFull, kRamFull, kCancelled, kCallback };
+const char* stop_reason_name(StopReason reason);  // "stop", "length", ...
+
+struct GenerateOptions {
+  int64_t max_tokens = -1;  // -1: until the model stops or the context is full
+  SamplingOptions sampling;
+  bool ignore_eos = false;
+};
+
+struct Generation {
+  std::vector<int32_t> tokens;  // without the one that ended the answer
+  std::string text;
+  StopReason stop = StopReason::kEndOfText;
+  std::string stop_detail;  // a sentence, when the reason needs one
+};
+
+// Counts and seconds, as llama.cpp's server names them.
+struct Timings {
+  int64_t prompt_n = 0, predicted_n = 0;
+  double prompt_seconds = 0, settle_seconds = 0, predicted_seconds = 0;
+};
+
+class Session {
+ public:
+  // Refuses what can't fit, before anything is allocated, with the least budget that would do.
+  // `engine` must be loaded and outlive the session.
+  static Result<std::unique_ptr<Session>> create(Engine& engine, const SessionOptions& options);
+
+  // Checks the budget for a session without loading weights: OK, or what create() would answer.
+  static Status check_fits(Engine& engine, const SessionOptions& options);
+  // The least --ram with which check_fits succeeds.
+  static uint64_t least_ram(Engine& engine, const SessionOptions& options);
+
+  // Reads tokens after those so far. The first call plans and settles at its end. On an error or
+  // cancellation the tokens that were committed stay.
+  Status prefill(std::span<const int32_t> tokens, const PrefillProgress& progress = {},
+                 const std::atomic<bool>* cancel = nullptr);
+
+  Result<Generation> generate(const GenerateOptions& options, const TextCallback& on_text = {},
+                              const std::atomic<bool>* cancel = nullptr);
+
+  // Logits of the last token read. Valid until the next call.
+  std::span<float> logits() { return logits_.span<float>(); }
+  // Reads tokens already known and gives their logits [n, n_vocab] to `sink` in batches: evaluation.
+  Status score(std::span<const int32_t> tokens, int64_t batch,
+               const std::function<void(int64_t first, int64_t n, const float* logits)>& sink);
+
+  int64_t length() const { return cache_->length(); }
+  int64_t n_context() const { return n_context_; }
+  const Plan& plan() const { return plan_; }
+  bool settled() const { return settled_; }
+  TierReport tiers() const { return cache_->report(); }
+  const Timings& timings() const { return timings_; }
+  // Keeps every further token exact in RAM, beyond the plan: evaluation.
+  void hold_new_tokens() { cache_->set_exact_limit(INT64_MAX); }
+
+ private:
+  Session(Engine& engine, const SessionOptions& options) : engine_(engine), options_(options) {}
+  Status allocate();
+  Status settle();
+  Status check_context(int64_t n_tokens) const;
+
+  Engine& engine_;
+  SessionOptions options_;
+  int64_t n_context_ = 0;
+  int64_t chunk_ = 0;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<TieredCache> cache_;
+  Buffer logits_;
+  PlanInput plan_input_;
+  Plan plan_;
+  bool settled_ = false;
+  std::vector<int32_t> tokens_;  // all so far
+  Timings timings_;
+};
+
+}  // namespace tierkv
