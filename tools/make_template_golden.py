@@ -9,6 +9,7 @@ here; the test puts today's date in its place.
 """
 
 import argparse
+import copy
 import json
 import pathlib
 import sys
@@ -77,7 +78,7 @@ def case(env, name, template, messages, add_generation_prompt):
            "add_generation_prompt": add_generation_prompt, "bos": "<s>", "eos": "</s>"}
     try:
         out["expected"] = env.from_string(template).render(
-            messages=messages, tools=None, documents=None, bos_token="<s>", eos_token="</s>",
+            messages=copy.deepcopy(messages), tools=None, documents=None, bos_token="<s>", eos_token="</s>",
             add_generation_prompt=add_generation_prompt)
     except Exception as error:  # whatever Jinja2 or Python makes of a faulty template
         out["error"] = True

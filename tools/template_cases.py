@@ -558,6 +558,7 @@ SNIPPETS = [
     "{{ 'one two, three'|wordcount }} {{ 'a_b c-d'|wordcount }}",
     "{{ 'a'|nosuchfilter }}", "{{ 5|length }}", "{{ 5|join }}", "{{ [1, 'a']|sort }}", "{{ 'a'|trim(1, 2) }}", "{{ 'a'|upper('x') }}",
     "{{ -1|abs ~ 'x' }} {{ 'a' ~ 'b'|upper }} {{ ('a' ~ 'b')|upper }} {{ 'a,b'|replace(',', ' ')|upper|lower|length }}",
+    "{{ none|map('upper')|list }} {{ tools|selectattr('name')|list }} {{ false|select|list }} {{ 0|reject('odd')|list }} {{ 'straße'|upper }}", "{{ 1|map('upper')|list }}", "{{ true|select|list }}",
     # JSON
     "{{ messages|tojson }}", "{{ messages|tojson(indent=2) }}", "{{ {'b': 1, 'a': [1, 2.0, none, true]}|tojson(sort_keys=true, separators=(',', ':')) }}",
     r"""{{ 'é"\\\n\t\x01\x7f/<&🙂'|tojson }} {{ 'é🙂\x7f'|tojson(ensure_ascii=true) }} {{ {1: 1, none: 2, true: 3, 1.5: 4}|tojson }}""",

@@ -15,7 +15,7 @@ namespace {
 struct EvalFlags {
   ModelFlags model;
   KvFlags kv;
-  std::string file, dump_logits, dump_tokens;
+  std::string file, dump_logits, dump_tokens, activations = "f32";
   int64_t prefix = 3072, tokens = 512;
 };
 
@@ -58,6 +58,8 @@ Status execute(const EvalFlags& flags) {
   options.kv = request.kv;
   options.kld_budget = request.kld_budget;
   options.flash_directory = request.flash_directory;
+  options.activations =
+      flags.activations == "int8" ? Activations::kInt8 : Activations::kFloat32;
   std::ofstream logits;
   if (!flags.dump_logits.empty()) {
     logits.open(flags.dump_logits, std::ios::binary);
@@ -101,6 +103,10 @@ void add_eval(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   eval->add_option("--tokens", flags->tokens, "tokens predicted after the prefix")->capture_default_str();
   flags->kv.add_to(*eval);
+  eval->add_option("--activations", flags->activations,
+                   "f32: what the layout alone changes; int8: as the model runs, rounding noise included")
+      ->check(CLI::IsMember({"f32", "int8"}))
+      ->capture_default_str();
   eval->add_option("--dump-logits", flags->dump_logits, "write the logits as raw float32 [n, n_vocab]");
   eval->add_option("--dump-tokens", flags->dump_tokens, "write the text's token ids as JSON");
   eval->callback([flags, &exit_code] {

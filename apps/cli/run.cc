@@ -30,8 +30,8 @@ Result<std::string> read_prompt(const RunFlags& flags) {
 
 Result<std::vector<TokenId>> tokenize_prompt(const RunFlags& flags, const Engine& engine) {
   TIERKV_ASSIGN_OR_RETURN(const std::string prompt, read_prompt(flags));
-  const bool chat = !flags.raw && engine.chat_template().ok();
-  if (!chat) return engine.tokenizer().encode(prompt, {});
+  if (flags.raw) return engine.tokenizer().encode(prompt, {.parse_special = true});
+  if (!engine.chat_template().ok()) return engine.tokenizer().encode(prompt, {});
   std::vector<ChatMessage> messages;
   if (!flags.system.empty()) messages.push_back({"system", flags.system});
   messages.push_back({"user", prompt});
@@ -86,7 +86,7 @@ void add_run(CLI::App& app, int& exit_code) {
   run->add_option("-p,--prompt", flags->prompt, "prompt, or question about the file");
   run->add_option("-f,--file", flags->file, "document to read before the prompt (-: standard input)");
   run->add_option("--system", flags->system, "system message");
-  run->add_flag("--raw", flags->raw, "do not apply the model's chat template");
+  run->add_flag("--raw", flags->raw, "no chat template: the prompt is read as it is, control tokens such as <|im_start|> included");
   run->add_flag("-q,--quiet", flags->quiet, "no closing summary");
   flags->kv.add_to(*run);
   flags->generation.add_to(*run);

@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kTileTokens = 4;
 constexpr int kTilePanels = 1;
+constexpr int kStreamPanels = 4;  // when there is one token
 
 struct Codes {  // a group vector: [16 rows][4 columns] unsigned bytes
   __m256i a, b;

@@ -1,7 +1,7 @@
 // AVX-512 with VNNI: one dot-product instruction multiplies 16 rows x 4 columns. The tile is 6
 // tokens x 32 rows: each broadcast of inputs feeds two instructions, and 24 accumulators, four
-// group vectors and the broadcast fill the 32 registers (docs/decisions.md has the tiles that were
-// measured).
+// group vectors and the broadcast fill the 32 registers. (12 tokens x 16 rows was slower: bound by
+// loads.)
 #if defined(__x86_64__)
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12: _mm512_undefined_*, inlined
@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kTileTokens = 6;
 constexpr int kTilePanels = 2;
+constexpr int kStreamPanels = 4;  // when there is one token
 
 using Codes = __m512i;   // a group vector: [16 rows][4 columns] unsigned bytes
 using Inputs = __m512i;  // 4 int8 inputs, repeated for each row

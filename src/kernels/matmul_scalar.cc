@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kTileTokens = 2;
 constexpr int kTilePanels = 1;
+constexpr int kStreamPanels = 2;  // when there is one token
 
 struct Codes {  // a group vector: [16 rows][4 columns]
   uint8_t at[64];

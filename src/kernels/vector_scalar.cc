@@ -53,8 +53,8 @@ inline Floats load_f16(const uint16_t* src) { return f16_to_f32(*src); }
 inline void store_f16(uint16_t* dst, Floats x) { *dst = f32_to_f16(x); }
 
 // Not called: one lane holds no pair.
-inline Floats load_each_twice(const float* src) { return *src; }
-inline Floats rotate_adjacent(Floats x, Floats, Floats) { return x; }
+[[maybe_unused]] inline Floats load_each_twice(const float* src) { return *src; }
+[[maybe_unused]] inline Floats rotate_adjacent(Floats x, Floats, Floats) { return x; }
 
 }  // namespace
 }  // namespace tierkv

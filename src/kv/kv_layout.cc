@@ -43,7 +43,9 @@ CompressedLayout make_compressed_layout(const KvLayout& layout,
     const RotatedFormat format = {codecs[i].k_bits, codecs[i].v_bits};
     compressed.format[layer] = format;
     compressed.offset[layer] = compressed.page_bytes;
-    compressed.block_bytes[layer] = rotated_block_bytes(format, shape.head_dim);
+    compressed.block_bytes[layer] = codecs[i] == CodecId{}
+                                        ? exact_block_bytes(shape.head_dim)
+                                        : rotated_block_bytes(format, shape.head_dim);
     compressed.page_bytes += shape.n_kv_heads * compressed.block_bytes[layer];
   }
   return compressed;

@@ -43,15 +43,16 @@ struct KvLayout {
 // shape whose window exceeds the context is best given as full (window 0).
 KvLayout make_kv_layout(std::vector<KvLayerShape> shapes);
 
-// A Tier-1 page: per full-attention layer its codec and the place of its blocks.
+// A Tier-1 page: per full-attention layer its codec and the place of its blocks. Codec 0/0 keeps a
+// layer's float16 blocks as they are: the planner may spend bytes so on a layer that others pay for.
 struct CompressedLayout {
-  std::vector<RotatedFormat> format;   // per layer of the model; {0,0}: not compressed
+  std::vector<RotatedFormat> format;   // per layer of the model; {0,0}: float16
   std::vector<uint64_t> offset;        // bytes
   std::vector<uint64_t> block_bytes;   // of one KV head
   uint64_t page_bytes = 0;
 };
 
-// `codecs`: one per full-attention layer.
+// `codecs`: one per full-attention layer, or none while there is no Tier-1.
 CompressedLayout make_compressed_layout(const KvLayout& layout, const std::vector<CodecId>& codecs);
 
 // Bytes of one layer's Tier-1 page under a codec.

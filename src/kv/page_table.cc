@@ -108,6 +108,10 @@ void PageTable::encode_layer(int64_t page, int layer, const std::byte* exact_lay
   const KvLayerShape& shape = layout_.shapes[layer];
   const int64_t exact_bytes = exact_block_bytes(shape.head_dim);
   std::byte* out = pages_[page].compressed.data() + compressed_.offset[layer];
+  if (compressed_.format[layer] == RotatedFormat{}) {
+    std::memcpy(out, exact_layer, layout_.layer_page_bytes(layer));
+    return;
+  }
   const uint64_t scratch_bytes = codec_scratch_.size() / pool_.size();
   pool_.parallel_for(shape.n_kv_heads, [&](int64_t head, int thread) {
     kernels_.rotated->encode(compressed_.format[layer],

@@ -110,6 +110,20 @@ struct TieredAttention::Call {
     return r;
   }
 
+  bool is_rotated(int64_t page) const {
+    return pages.tier(layer, page) == PageTier::kCompressed && pages.format(layer).k_bits != 0;
+  }
+
+  // A KV head's block of a page, wherever it is; `extent` is the payload that holds flash pages.
+  const void* block(int64_t page, int kv_head, const std::byte* extent) const {
+    switch (pages.tier(layer, page)) {
+      case PageTier::kExact: return pages.exact_block(layer, page, kv_head);
+      case PageTier::kCompressed: return pages.compressed_block(layer, page, kv_head);
+      case PageTier::kFlash: return pages.flash_block(extent, layer, page, kv_head);
+    }
+    return nullptr;
+  }
+
   RotatedQuery query(int kv_head) const {
     const int64_t row = kv_head * head_rows();
     return {scratch.codes + row * shape.head_dim, scratch.code_scale + row, scratch.code_sum + row};
@@ -299,23 +313,19 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
   kernels_->attention->init(plain);
   if (format.k_bits != 0) kernels_->attention->init(rotated);
   for (int64_t page = split.page_begin; page < split.page_end; ++page) {
-    const PageTier tier = call.pages.tier(call.layer, page);
-    AttentionRows& target = tier == PageTier::kCompressed ? rotated : plain;
+    const bool is_rotated = call.is_rotated(page);
+    AttentionRows& target = is_rotated ? rotated : plain;
     if (!call.set_ranges(target, 0, page, s.ranges(thread))) continue;
-    switch (tier) {
-      case PageTier::kExact:
-        kernels_->attention->attend_exact(call.pages.exact_block(call.layer, page, kv_head), plain,
-                                          s.kernel(thread));
-        break;
-      case PageTier::kFlash:
-        kernels_->attention->attend_exact(
-            call.pages.flash_block(split.extent, call.layer, page, kv_head), plain,
-            s.kernel(thread));
-        break;
-      case PageTier::kCompressed:
-        kernels_->rotated->attend(format, call.pages.compressed_block(call.layer, page, kv_head),
-                                  rotated, call.query(kv_head), s.kernel(thread));
-        break;
+    const void* block = call.block(page, kv_head, split.extent);
+    target.next_block = page + 1 < split.page_end
+                            ? static_cast<const uint16_t*>(call.block(page + 1, kv_head, split.extent))
+                            : nullptr;
+    if (is_rotated) {
+      kernels_->rotated->attend(format, static_cast<const std::byte*>(block), rotated,
+                                call.query(kv_head), s.kernel(thread));
+    } else {
+      kernels_->attention->attend_exact(static_cast<const uint16_t*>(block), plain,
+                                        s.kernel(thread));
     }
   }
 }
@@ -373,20 +383,13 @@ void TieredAttention::run_row_block(const Call& call, int64_t page_begin, int64_
     AttentionRows rows = call.rows(kv_head, begin, n, s.max, s.sum, s.out);
     for (int64_t page = page_begin; page < page_end; ++page) {
       if (!call.set_ranges(rows, begin, page, s.ranges(thread))) continue;
-      const uint16_t* exact = nullptr;
-      switch (call.pages.tier(call.layer, page)) {
-        case PageTier::kExact:
-          exact = call.pages.exact_block(call.layer, page, kv_head);
-          break;
-        case PageTier::kFlash:
-          exact = call.pages.flash_block(extent, call.layer, page, kv_head);
-          break;
-        case PageTier::kCompressed:
-          kernels_->rotated->decode(format, call.pages.compressed_block(call.layer, page, kv_head),
-                                    call.shape.head_dim, s.block(thread), s.kernel(thread));
-          exact = s.block(thread);
-          break;
+      const void* block = call.block(page, kv_head, extent);
+      if (call.is_rotated(page)) {
+        kernels_->rotated->decode(format, static_cast<const std::byte*>(block), call.shape.head_dim,
+                                  s.block(thread), s.kernel(thread));
+        block = s.block(thread);
       }
+      const uint16_t* exact = static_cast<const uint16_t*>(block);
       kernels_->attention->attend_exact(exact, rows, s.kernel(thread));
     }
     begin += n;

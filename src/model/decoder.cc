@@ -38,7 +38,8 @@ struct Decoder::Scratch {
   std::byte* matmul;
   uint64_t total_bytes = 0;
 
-  Scratch(std::byte* base, const ModelSpec& spec, int64_t max_chunk, int n_threads) {
+  Scratch(std::byte* base, const ModelSpec& spec, int64_t max_chunk, int n_threads,
+          Activations activations) {
     const Widths most(spec);
     const auto take = [&](auto*& pointer, uint64_t count) {
       using T = std::remove_reference_t<decltype(*pointer)>;
@@ -54,31 +55,35 @@ struct Decoder::Scratch {
     take(gate, max_chunk * most.ff);
     take(up, max_chunk * most.ff);
     take(rope, RopeTable::memory_floats(spec, max_chunk));
-    take(matmul, MatmulRunner::memory_bytes(max_chunk, most.input, n_threads));
+    take(matmul, MatmulRunner::memory_bytes(max_chunk, most.input, n_threads, activations));
   }
 };
 
-uint64_t Decoder::scratch_bytes(const ModelSpec& spec, int64_t max_chunk, int n_threads) {
-  return buffer_footprint(Scratch(nullptr, spec, max_chunk, n_threads).total_bytes);
+uint64_t Decoder::scratch_bytes(const ModelSpec& spec, int64_t max_chunk, int n_threads,
+                                Activations activations) {
+  return buffer_footprint(Scratch(nullptr, spec, max_chunk, n_threads, activations).total_bytes);
 }
 
 Decoder::Decoder(const ModelSpec& spec, const Weights& weights, const Kernels& kernels,
-                 ThreadPool& pool, int64_t max_chunk)
+                 ThreadPool& pool, int64_t max_chunk, Activations activations)
     : spec_(spec),
       weights_(weights),
       kernels_(kernels),
       pool_(pool),
       max_chunk_(max_chunk),
-      matmul_(kernels, pool),
+      activations_(activations),
+      matmul_(kernels, pool, activations),
       rope_(spec, weights.rope_freqs) {}
 
 Result<std::unique_ptr<Decoder>> Decoder::create(const ModelSpec& spec, const Weights& weights,
                                                  const Kernels& kernels, ThreadPool& pool,
-                                                 MemoryBudget& budget, int64_t max_chunk) {
-  std::unique_ptr<Decoder> decoder(new Decoder(spec, weights, kernels, pool, max_chunk));
+                                                 MemoryBudget& budget, int64_t max_chunk,
+                                                 Activations activations) {
+  std::unique_ptr<Decoder> decoder(
+      new Decoder(spec, weights, kernels, pool, max_chunk, activations));
   TIERKV_ASSIGN_OR_RETURN(
       decoder->memory_, Buffer::allocate(budget, MemoryKind::kScratch,
-                                         scratch_bytes(spec, max_chunk, pool.size())));
+                                         scratch_bytes(spec, max_chunk, pool.size(), activations)));
   const Scratch s = decoder->scratch();
   decoder->matmul_.set_memory(s.matmul, max_chunk, Widths(spec).input);
   decoder->rope_.set_memory(s.rope, max_chunk);
@@ -86,7 +91,8 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const ModelSpec& spec, const We
 }
 
 Decoder::Scratch Decoder::scratch() const {
-  return Scratch(const_cast<std::byte*>(memory_.data()), spec_, max_chunk_, pool_.size());
+  return Scratch(const_cast<std::byte*>(memory_.data()), spec_, max_chunk_, pool_.size(),
+                 activations_);
 }
 
 Status Decoder::forward(std::span<const int32_t> tokens, KvCache& cache,

@@ -23,12 +23,14 @@ namespace tierkv {
 
 class Decoder {
  public:
-  static uint64_t scratch_bytes(const ModelSpec& spec, int64_t max_chunk, int n_threads);
+  static uint64_t scratch_bytes(const ModelSpec& spec, int64_t max_chunk, int n_threads,
+                                Activations activations = Activations::kInt8);
 
   // References must outlive the decoder.
   static Result<std::unique_ptr<Decoder>> create(const ModelSpec& spec, const Weights& weights,
                                                  const Kernels& kernels, ThreadPool& pool,
-                                                 MemoryBudget& budget, int64_t max_chunk);
+                                                 MemoryBudget& budget, int64_t max_chunk,
+                                                 Activations activations = Activations::kInt8);
 
   // Runs a chunk that follows what `cache` holds, and commits it there. On an error, and when
   // `cancel` becomes true between two layers (kCancelled), the cache is as it was.
@@ -42,7 +44,7 @@ class Decoder {
   struct Scratch;
 
   Decoder(const ModelSpec& spec, const Weights& weights, const Kernels& kernels, ThreadPool& pool,
-          int64_t max_chunk);
+          int64_t max_chunk, Activations activations);
 
   Scratch scratch() const;
   Status embed(std::span<const int32_t> tokens);
@@ -56,6 +58,7 @@ class Decoder {
   const Kernels& kernels_;
   ThreadPool& pool_;
   const int64_t max_chunk_;
+  const Activations activations_;
   Buffer memory_;
   MatmulRunner matmul_;
   RopeTable rope_;

@@ -18,17 +18,26 @@ int64_t panels_per_task(const PackedMatrix& w, int64_t n_tokens) {
   return std::max<int64_t>(2, by_bytes / 2 * 2);
 }
 
+// Scratch of one thread: the kernel's, and for kFloat32 a panel widened row by row, then packed.
+uint64_t thread_bytes(int64_t max_cols, Activations activations) {
+  const uint64_t kernel = align64(matmul_scratch_bytes(max_cols));
+  if (activations == Activations::kInt8) return kernel;
+  return kernel + align64(kPanelRows * max_cols * sizeof(float)) +
+         align64(packed_panel_bytes(TensorType::kF32, max_cols));
+}
+
 }  // namespace
 
-uint64_t MatmulRunner::memory_bytes(int64_t max_tokens, int64_t max_cols, int n_threads) {
+uint64_t MatmulRunner::memory_bytes(int64_t max_tokens, int64_t max_cols, int n_threads,
+                                    Activations activations) {
   return align64(quantized_bytes(max_tokens, max_cols)) +
-         align64(matmul_scratch_bytes(max_cols)) * n_threads;
+         thread_bytes(max_cols, activations) * n_threads;
 }
 
 void MatmulRunner::set_memory(std::byte* memory, int64_t max_tokens, int64_t max_cols) {
   quantized_ = memory;
   scratch_ = memory + align64(quantized_bytes(max_tokens, max_cols));
-  scratch_bytes_ = align64(matmul_scratch_bytes(max_cols));
+  scratch_bytes_ = thread_bytes(max_cols, activations_);
 }
 
 void MatmulRunner::multiply(const float* x, int64_t n_tokens, int64_t n_cols,
@@ -46,9 +55,32 @@ void MatmulRunner::multiply(const float* x, int64_t n_tokens, int64_t n_cols,
     while (task >= first_task[i + 1]) ++i;
     const int64_t begin = (task - first_task[i]) * panels[i];
     const int64_t end = std::min(begin + panels[i], jobs[i].w->n_panels());
+    std::byte* scratch = scratch_ + thread * scratch_bytes_;
+    if (activations_ == Activations::kFloat32 && uses_quantized_input(jobs[i].w->type)) {
+      multiply_in_float(jobs[i], input, begin, end, scratch);
+      return;
+    }
     kernels_.matmul->matmul(*jobs[i].w, input, 0, n_tokens, begin, end, jobs[i].out,
-                            jobs[i].w->n_rows, scratch_ + thread * scratch_bytes_);
+                            jobs[i].w->n_rows, scratch);
   });
+}
+
+// Each panel becomes a float32 matrix of its own.
+void MatmulRunner::multiply_in_float(const MatmulJob& job, const MatmulInput& input,
+                                     int64_t panel_begin, int64_t panel_end, std::byte* scratch) {
+  const int64_t n_cols = job.w->n_cols;
+  float* rows = reinterpret_cast<float*>(scratch + align64(matmul_scratch_bytes(n_cols)));
+  std::byte* panel =
+      reinterpret_cast<std::byte*>(rows) + align64(kPanelRows * n_cols * sizeof(float));
+  for (int64_t p = panel_begin; p < panel_end; ++p) {
+    const int64_t row = p * kPanelRows;
+    const int64_t n_rows = std::min<int64_t>(kPanelRows, job.w->n_rows - row);
+    for (int64_t i = 0; i < n_rows; ++i) unpack_row(*job.w, row + i, rows + i * n_cols);
+    pack_panel(TensorType::kF32, reinterpret_cast<const std::byte*>(rows), n_rows, n_cols, panel);
+    const PackedMatrix widened = {TensorType::kF32, n_rows, n_cols, panel};
+    kernels_.matmul->matmul(widened, input, 0, input.n_tokens, 0, 1, job.out + row, job.w->n_rows,
+                            scratch);
+  }
 }
 
 }  // namespace tierkv

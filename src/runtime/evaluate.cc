@@ -57,6 +57,7 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
   session.request.kv = kv;
   session.request.kld_budget = options.kld_budget;
   session.request.flash_directory = options.flash_directory;
+  session.activations = options.activations;
   return Session::create(engine, session);
 }
 

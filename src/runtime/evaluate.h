@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "model/matmul_runner.h"
 #include "runtime/engine.h"
 #include "runtime/kv_request.h"
 
@@ -20,6 +21,9 @@ struct EvalOptions {
   KvSpec kv;
   double kld_budget = kDefaultKldBudget;
   std::string flash_directory;
+  // kFloat32 isolates what the layout does: with kInt8, any change at all shows up as the rounding noise
+  // of two runs whose activations round differently.
+  Activations activations = Activations::kFloat32;
   // Called with the logits under test, [n, n_vocab], of predictions for text positions first.. .
   std::function<void(int64_t first, int64_t n, const float* logits)> on_logits;
 };

@@ -18,9 +18,9 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-uint64_t fixed_scratch(Engine& engine, int64_t chunk) {
+uint64_t fixed_scratch(Engine& engine, const SessionOptions& options, int64_t chunk) {
   const int n_threads = engine.pool().size();
-  return Decoder::scratch_bytes(engine.spec(), chunk, n_threads) +
+  return Decoder::scratch_bytes(engine.spec(), chunk, n_threads, options.activations) +
          TieredAttention::scratch_bytes(engine.kv_layout(), chunk, n_threads) +
          buffer_footprint(engine.spec().n_vocab * sizeof(float)) +
          buffer_footprint(n_threads * rotated_scratch_bytes(512));
@@ -34,7 +34,7 @@ uint64_t available(Engine& engine) {
 }
 
 bool chunk_fits(Engine& engine, const SessionOptions& options, int64_t chunk) {
-  const uint64_t free = available(engine), scratch = fixed_scratch(engine, chunk);
+  const uint64_t free = available(engine), scratch = fixed_scratch(engine, options, chunk);
   return free >= scratch &&
          free - scratch >= least_kv_ram(engine.kv_layout(), options.request, chunk);
 }
@@ -44,7 +44,7 @@ int64_t choose_chunk(Engine& engine, const SessionOptions& options) {
   for (const int64_t chunk : kChunks) {
     if (options.max_chunk > 0 && chunk > options.max_chunk && chunk > kLeastChunk) continue;
     if (chunk > kLeastChunk && chunk / 2 >= options.request.n_prompt) continue;
-    if (fixed_scratch(engine, chunk) > available(engine) / 4) continue;
+    if (fixed_scratch(engine, options, chunk) > available(engine) / 4) continue;
     if (chunk_fits(engine, options, chunk)) return chunk;
   }
   return kLeastChunk;
@@ -67,7 +67,7 @@ const char* stop_reason_name(StopReason reason) {
 uint64_t Session::least_ram(Engine& engine, const SessionOptions& options) {
   const uint64_t weights = engine.loaded() ? engine.budget().used(MemoryKind::kWeights)
                                            : engine.weight_bytes();
-  const uint64_t session = fixed_scratch(engine, kLeastChunk) +
+  const uint64_t session = fixed_scratch(engine, options, kLeastChunk) +
                            least_kv_ram(engine.kv_layout(), options.request, kLeastChunk);
   return engine.budget().used(MemoryKind::kOverhead) + weights +
          std::max(session, Weights::kLoadSliceBytes);
@@ -100,7 +100,7 @@ Result<std::unique_ptr<Session>> Session::create(Engine& engine, const SessionOp
 Status Session::allocate() {
   TIERKV_ASSIGN_OR_RETURN(decoder_, Decoder::create(engine_.spec(), engine_.weights(),
                                                     engine_.kernels(), engine_.pool(),
-                                                    engine_.budget(), chunk_));
+                                                    engine_.budget(), chunk_, options_.activations));
   FlashOptions flash;
   flash.file_system = &engine_.file_system();
   flash.directory = options_.request.flash_directory;

@@ -23,6 +23,7 @@ struct SessionOptions {
   KvRequest request;
   int64_t n_context = 0;  // most tokens; 0: the model's own limit
   int64_t max_chunk = 0;  // tokens of a prefill chunk; 0: what the budget allows, up to 512
+  Activations activations = Activations::kInt8;
 };
 
 // Tokens read so far and in all.

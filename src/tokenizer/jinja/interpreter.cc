@@ -339,14 +339,15 @@ void Interpreter::bind_rest(const Stmt& macro, const CallArgs& args) {
   if (macro.uses_varargs) frame_->set("varargs", make_list(meter(), std::move(varargs), true));
   Dict kwargs;
   if (macro.uses_caller) frame_->set("caller", Value::undefined("no caller is defined"));
-  for (const auto& [name, value] : args.named) {
+  for (const auto& argument : args.named) {
+    const std::string& name = argument.first;
     const bool taken = std::any_of(macro.bindings.begin(), macro.bindings.end(),
                                    [&](const Binding& b) { return b.target->name == name; });
     if (taken) continue;
     if (name == "caller" && macro.uses_caller) {
-      frame_->set(name, value);
+      frame_->set(name, argument.second);
     } else if (macro.uses_kwargs) {
-      kwargs.set(Value(name), value);
+      kwargs.set(Value(name), argument.second);
     } else {
       fail(format("the macro '%s' has no parameter '%s'", macro.text.c_str(), name.c_str()));
     }

@@ -77,7 +77,8 @@ bool contains(Meter& meter, const Value& container, const Value& item) {
   }
   if (const Dict* dict = container.dict()) {
     if (item.string() != nullptr) meter.read(item.string()->size());
-    return dict->find(item) != nullptr;
+    const bool tuple = item.list() != nullptr && item.list()->tuple;  // never a key here
+    return !tuple && dict->find(item) != nullptr;
   }
   const auto list = iterate(meter, container);
   return std::any_of(list->items.begin(), list->items.end(),

@@ -202,6 +202,11 @@ Value batch(Runtime& runtime, const Value& input, Args args) {
 
 // --- map and select
 
+// Jinja asks for the input's truth first, so that none and false go through as nothing.
+std::shared_ptr<const List> iterate_if_true(Meter& meter, const Value& input) {
+  return iterate(meter, input.truthy() ? input : Value());
+}
+
 // The arguments after the first, which names what to apply.
 CallArgs rest_of(Args args) {
   CallArgs rest = args;
@@ -211,7 +216,7 @@ CallArgs rest_of(Args args) {
 
 Value map_attribute(Runtime& runtime, const Value& input, Args args) {
   const auto bound = bind(args, "map", 1, {"attribute", "default"});
-  const auto list = iterate(runtime.meter, input);
+  const auto list = iterate_if_true(runtime.meter, input);
   std::vector<Value> out;
   for (const Value& item : list->items) {
     Value value = by_path(runtime.meter, item, *bound[0]);
@@ -224,7 +229,7 @@ Value map(Runtime& runtime, const Value& input, Args args) {
   if (args.positional.empty()) return map_attribute(runtime, input, args);
   const Filter filter = find_filter(expect_string(args.positional[0], "map's filter"));
   const CallArgs rest = rest_of(args);
-  const auto list = iterate(runtime.meter, input);
+  const auto list = iterate_if_true(runtime.meter, input);
   const DepthGuard guard(runtime.meter);
   std::vector<Value> out;
   for (const Value& item : list->items) {
@@ -248,7 +253,7 @@ Value filtered(Runtime& runtime, const Value& input, CallArgs args) {
     test = find_test(expect_string(args.positional[0], "the test's name"));
     args = rest_of(args);
   }
-  const auto list = iterate(runtime.meter, input);
+  const auto list = iterate_if_true(runtime.meter, input);
   std::vector<Value> out;
   for (const Value& item : list->items) {
     runtime.meter.step();

@@ -144,7 +144,11 @@ std::string map_code_points(std::string_view s, Map map) {
 
 }  // namespace
 
-std::string upper(std::string_view s) { return map_code_points(s, to_upper); }
+std::string upper(std::string_view s) {
+  const std::string out = map_code_points(s, to_upper);
+  return replace(out, "\u00df", "SS", out.size());
+}
+
 std::string lower(std::string_view s) { return map_code_points(s, to_lower); }
 
 std::string capitalize(std::string_view s) {
