@@ -62,11 +62,12 @@ function(tierkv_test name sources)
   target_compile_definitions(${name} PRIVATE TIERKV_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${ARGN} nlohmann_json::nlohmann_json GTest::gmock
                         GTest::gtest_main)
-  set(fixtures "")
+  # One variable each: a list would fall apart on its way to the test properties.
   if(name STREQUAL "test_kernels")
-    set(fixtures FIXTURES_REQUIRED dequantize_oracle)
+    set(properties ENVIRONMENT TIERKV_ORACLE_DIR=${PROJECT_BINARY_DIR}/oracle/dequantize
+                   FIXTURES_REQUIRED dequantize_oracle)
+  else()
+    set(properties ENVIRONMENT TIERKV_MODELS=${TIERKV_MODELS})
   endif()
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 900
-    ENVIRONMENT "TIERKV_ORACLE_DIR=${PROJECT_BINARY_DIR}/oracle/dequantize;TIERKV_MODELS=${TIERKV_MODELS}"
-    ${fixtures})
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 900 ${properties})
 endfunction()

@@ -39,12 +39,12 @@ class Chat {
     TIERKV_RETURN_IF_ERROR(read_turn(user));
     const GenerateOptions generate = flags_.generation.generate_options();
     TIERKV_ASSIGN_OR_RETURN(last_, session_->generate(
-        generate,
-        [](std::string_view text, int32_t) {
-          std::cout << text << std::flush;
-          return static_cast<bool>(std::cout);
-        },
-        &interrupted()));
+                                       generate,
+                                       [](std::string_view text, int32_t) {
+                                         std::cout << text << std::flush;
+                                         return static_cast<bool>(std::cout);
+                                       },
+                                       &interrupted()));
     std::cout << std::endl;
     if (!last_.stop_detail.empty()) std::cerr << "stopped: " << last_.stop_detail << std::endl;
     return {};
@@ -110,13 +110,15 @@ class Chat {
 Status execute(const ChatFlags& flags) {
   TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.model.open());
   if (!engine->chat_template().ok()) {
-    return engine->chat_template().status().with_context("this model can't chat");
+    return engine->chat_template().status().with_context(
+        "this model can't chat without a chat template; use tierkv run");
   }
   TIERKV_RETURN_IF_ERROR(validate(flags.generation.sampling));
   Chat chat(*engine, flags);
   TIERKV_RETURN_IF_ERROR(chat.start());
-  std::cerr << "Ask away. /tiers shows where the context is kept, /clear forgets it, /exit or Ctrl-D "
-               "leaves; Ctrl-C stops an answer.\n";
+  std::cerr
+      << "Ask away. /tiers shows where the context is kept, /clear forgets it, /exit or Ctrl-D "
+         "leaves; Ctrl-C stops an answer.\n";
   for (std::string line;;) {
     std::cerr << "> " << std::flush;
     if (!std::getline(std::cin, line) || line == "/exit") break;

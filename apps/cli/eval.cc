@@ -58,8 +58,7 @@ Status execute(const EvalFlags& flags) {
   options.kv = request.kv;
   options.kld_budget = request.kld_budget;
   options.flash_directory = request.flash_directory;
-  options.activations =
-      flags.activations == "int8" ? Activations::kInt8 : Activations::kFloat32;
+  options.activations = flags.activations == "int8" ? Activations::kInt8 : Activations::kFloat32;
   std::ofstream logits;
   if (!flags.dump_logits.empty()) {
     logits.open(flags.dump_logits, std::ios::binary);
@@ -76,10 +75,10 @@ Status execute(const EvalFlags& flags) {
   }
   TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
   Progress progress("evaluating", "tokens");
-  TIERKV_ASSIGN_OR_RETURN(
-      const EvalResult result, evaluate(*engine, ids, options, [&](int64_t done, int64_t total) {
-        progress.update(done, total);
-      }));
+  TIERKV_ASSIGN_OR_RETURN(const EvalResult result,
+                          evaluate(*engine, ids, options, [&](int64_t done, int64_t total) {
+                            progress.update(done, total);
+                          }));
   if (!flags.dump_logits.empty() && !logits.flush()) {
     return io_error("cannot write " + flags.dump_logits);
   }
@@ -101,13 +100,16 @@ void add_eval(CLI::App& app, int& exit_code) {
   eval->add_option("-f,--file", flags->file, "text (-: standard input)")->required();
   eval->add_option("--prefix", flags->prefix, "tokens read exactly, then settled into the layout")
       ->capture_default_str();
-  eval->add_option("--tokens", flags->tokens, "tokens predicted after the prefix")->capture_default_str();
+  eval->add_option("--tokens", flags->tokens, "tokens predicted after the prefix")
+      ->capture_default_str();
   flags->kv.add_to(*eval);
-  eval->add_option("--activations", flags->activations,
-                   "f32: what the layout alone changes; int8: as the model runs, rounding noise included")
+  eval->add_option(
+          "--activations", flags->activations,
+          "f32: what the layout alone changes; int8: as the model runs, rounding noise included")
       ->check(CLI::IsMember({"f32", "int8"}))
       ->capture_default_str();
-  eval->add_option("--dump-logits", flags->dump_logits, "write the logits as raw float32 [n, n_vocab]");
+  eval->add_option("--dump-logits", flags->dump_logits,
+                   "write the logits as raw float32 [n, n_vocab]");
   eval->add_option("--dump-tokens", flags->dump_tokens, "write the text's token ids as JSON");
   eval->callback([flags, &exit_code] {
     const Status status = execute(*flags);

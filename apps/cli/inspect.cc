@@ -143,16 +143,19 @@ void print_text(Engine& engine, const InspectFlags& flags, const MetadataList& m
   std::cout << format("%s\n  %s, GGUF v%u, architecture %s%s%s\n", engine.file().path().c_str(),
                       format_size(engine.file().file_bytes()).c_str(), engine.file().version(),
                       spec.architecture.c_str(), spec.name.empty() ? "" : ", ", spec.name.c_str())
-            << format("  %lld layers of %lld, %d query and %d KV heads of %d, vocabulary %lld, "
-                      "context %lld\n",
-                      static_cast<long long>(spec.n_layers), static_cast<long long>(spec.n_embd),
-                      a.n_heads, a.n_kv_heads, a.head_dim, static_cast<long long>(spec.n_vocab),
-                      static_cast<long long>(spec.n_context))
-            << format("  KV: %llu bytes a token in float16; %zu layers see everything, %zu a window\n",
-                      static_cast<unsigned long long>((kv.full_page_bytes + kv.window_page_bytes) /
-                                                      kPageTokens),
-                      kv.full_layers.size(), kv.shapes.size() - kv.full_layers.size())
-            << "  chat template: " << (engine.chat_template().ok() ? "yes" : "no") << "\n\nweights\n";
+            << format(
+                   "  %lld layers of %lld, %d query and %d KV heads of %d, vocabulary %lld, "
+                   "context %lld\n",
+                   static_cast<long long>(spec.n_layers), static_cast<long long>(spec.n_embd),
+                   a.n_heads, a.n_kv_heads, a.head_dim, static_cast<long long>(spec.n_vocab),
+                   static_cast<long long>(spec.n_context))
+            << format(
+                   "  KV: %llu bytes a token in float16; %zu layers see everything, %zu a window\n",
+                   static_cast<unsigned long long>((kv.full_page_bytes + kv.window_page_bytes) /
+                                                   kPageTokens),
+                   kv.full_layers.size(), kv.shapes.size() - kv.full_layers.size())
+            << "  chat template: " << (engine.chat_template().ok() ? "yes" : "no")
+            << "\n\nweights\n";
   for (const auto& [name, total] : totals_by_type(engine.file())) {
     std::cout << format("  %-6s %5lld tensors  %10s\n", name.c_str(),
                         static_cast<long long>(total.tensors), format_size(total.bytes).c_str());

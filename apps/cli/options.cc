@@ -13,8 +13,10 @@ namespace tierkv::cli {
 
 void ModelFlags::add_to(CLI::App& app) {
   app.add_option("-m,--model", model, "GGUF file")->required();
-  app.add_option("--ram", ram, "RAM ceiling of the process: 300M, 1.5G, 2GiB (default: no ceiling)");
-  app.add_option("-t,--threads", threads, "threads (default: one per CPU)")->check(CLI::Range(1, 1024));
+  app.add_option("--ram", ram,
+                 "RAM ceiling of the process: 300M, 1.5G, 2GiB (default: no ceiling)");
+  app.add_option("-t,--threads", threads, "threads (default: one per CPU)")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--json", json, "print one JSON object instead of text");
 }
 
@@ -35,8 +37,9 @@ void KvFlags::add_to(CLI::App& app) {
                  "most accuracy that compression may cost: exact, high, balanced, compact, or a KL "
                  "divergence in nats a token")
       ->capture_default_str();
-  app.add_option("--flash", flash, "directory for KV that RAM does not hold (default: " +
-                                       default_flash_directory() + ")");
+  app.add_option(
+      "--flash", flash,
+      "directory for KV that RAM does not hold (default: " + default_flash_directory() + ")");
   app.add_flag("--no-flash", no_flash, "never write KV to flash");
 }
 
@@ -60,7 +63,8 @@ void GenerationFlags::add_to(CLI::App& app) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("-s,--seed", seed, "seed of sampling (-1: random)")->capture_default_str();
   app.add_option("--temp", sampling.temperature, "temperature (0: greedy)")->capture_default_str();
-  app.add_option("--top-k", sampling.top_k, "sample among the k best (0: all)")->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "sample among the k best (0: all)")
+      ->capture_default_str();
   app.add_option("--top-p", sampling.top_p, "sample among the best of total probability p (1: all)")
       ->capture_default_str();
   app.add_option("--min-p", sampling.min_p, "least probability relative to the best (0: off)")
@@ -81,8 +85,7 @@ GenerateOptions GenerationFlags::generate_options() const {
   GenerateOptions options;
   options.max_tokens = n_predict;
   options.sampling = sampling;
-  options.sampling.seed =
-      seed >= 0 ? static_cast<uint64_t>(seed) : std::random_device()();
+  options.sampling.seed = seed >= 0 ? static_cast<uint64_t>(seed) : std::random_device()();
   options.ignore_eos = ignore_eos;
   return options;
 }

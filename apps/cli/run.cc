@@ -21,7 +21,8 @@ struct RunFlags {
 // The document, then the question.
 Result<std::string> read_prompt(const RunFlags& flags) {
   if (flags.prompt.empty() && flags.file.empty()) {
-    return invalid_argument("nothing to ask: give -p PROMPT, -f FILE (- for standard input) or both");
+    return invalid_argument(
+        "nothing to ask: give -p PROMPT, -f FILE (- for standard input) or both");
   }
   if (flags.file.empty()) return flags.prompt;
   TIERKV_ASSIGN_OR_RETURN(std::string text, read_text(flags.file));
@@ -50,21 +51,23 @@ Status execute(const RunFlags& flags) {
   options.n_context = flags.generation.n_context;
   TIERKV_RETURN_IF_ERROR(Session::check_fits(*engine, options));
   TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
-  TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session, Session::create(*engine, options));
+  TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
+                          Session::create(*engine, options));
   {
     Progress progress("reading", "tokens");
     TIERKV_RETURN_IF_ERROR(session->prefill(
-        prompt, [&](int64_t done, int64_t total) { progress.update(done, total); }, &interrupted()));
+        prompt, [&](int64_t done, int64_t total) { progress.update(done, total); },
+        &interrupted()));
   }
   const bool stream = !flags.model.json;
-  TIERKV_ASSIGN_OR_RETURN(
-      const Generation generation,
-      session->generate(generate,
-                        [&](std::string_view text, int32_t) {
-                          if (stream) std::cout << text << std::flush;
-                          return static_cast<bool>(std::cout);
-                        },
-                        &interrupted()));
+  TIERKV_ASSIGN_OR_RETURN(const Generation generation, session->generate(
+                                                           generate,
+                                                           [&](std::string_view text, int32_t) {
+                                                             if (stream)
+                                                               std::cout << text << std::flush;
+                                                             return static_cast<bool>(std::cout);
+                                                           },
+                                                           &interrupted()));
   if (flags.model.json) {
     std::cout << report_json(*engine, *session, generation)
                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
@@ -84,9 +87,12 @@ void add_run(CLI::App& app, int& exit_code) {
   CLI::App* run = app.add_subcommand("run", "answer one prompt, about a document if one is given");
   flags->model.add_to(*run);
   run->add_option("-p,--prompt", flags->prompt, "prompt, or question about the file");
-  run->add_option("-f,--file", flags->file, "document to read before the prompt (-: standard input)");
+  run->add_option("-f,--file", flags->file,
+                  "document to read before the prompt (-: standard input)");
   run->add_option("--system", flags->system, "system message");
-  run->add_flag("--raw", flags->raw, "no chat template: the prompt is read as it is, control tokens such as <|im_start|> included");
+  run->add_flag("--raw", flags->raw,
+                "no chat template: the prompt is read as it is, control tokens such as "
+                "<|im_start|> included");
   run->add_flag("-q,--quiet", flags->quiet, "no closing summary");
   flags->kv.add_to(*run);
   flags->generation.add_to(*run);

@@ -27,8 +27,8 @@ const std::atomic<bool>& interrupted();
 void reset_interrupt();
 void install_interrupt_handler();
 
-// Prints "error: ..." to standard error (and {"error": ...} to standard output for --json) and gives
-// the process's exit code: never 0.
+// Prints "error: ..." to standard error (and {"error": ...} to standard output for --json) and
+// gives the process's exit code: never 0.
 int report_error(const Status& status, bool json);
 
 inline constexpr int kExitInterrupted = 130;

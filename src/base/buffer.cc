@@ -26,8 +26,7 @@ Result<Buffer> Buffer::allocate(MemoryBudget& budget, MemoryKind kind, uint64_t 
   if (bytes > UINT64_MAX / 2) return resource_exhausted("allocation size overflows");
   const uint64_t mapped = buffer_footprint(bytes);
   TIERKV_RETURN_IF_ERROR(budget.reserve(kind, mapped));
-  void* memory =
-      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     budget.release(kind, mapped);
     return resource_exhausted("the system has no " + format_size(mapped) + " of memory left for " +

@@ -1,6 +1,6 @@
 // Owned, page-aligned memory, reserved in a MemoryBudget for as long as it lives. Taken from the
-// kernel with mmap, so that freeing it really gives it back and its resident size is what was asked.
-// Zero-filled. Allocation failure is a Status, never an exception.
+// kernel with mmap, so that freeing it really gives it back and its resident size is what was
+// asked. Zero-filled. Allocation failure is a Status, never an exception.
 #pragma once
 
 #include <cstddef>

@@ -13,9 +13,9 @@ namespace tierkv {
 // kNever means it does not happen. May be changed while files are open.
 struct FaultPlan {
   static constexpr int64_t kNever = -1;
-  std::atomic<int64_t> fail_read_at{kNever};      // this read and all later ones give EIO
-  std::atomic<int64_t> fail_write_at{kNever};     // this write and all later ones give EIO
-  std::atomic<int64_t> disk_full_at{kNever};      // writes that pass this many bytes in total: ENOSPC
+  std::atomic<int64_t> fail_read_at{kNever};   // this read and all later ones give EIO
+  std::atomic<int64_t> fail_write_at{kNever};  // this write and all later ones give EIO
+  std::atomic<int64_t> disk_full_at{kNever};   // writes that pass this many bytes in total: ENOSPC
   std::atomic<int64_t> flip_bit_in_read{kNever};  // this read comes back with one bit flipped
   std::atomic<int64_t> tear_write_at{kNever};     // this write stores only its first half, silently
   std::atomic<bool> fail_create{false};           // create_scratch gives EACCES

@@ -35,9 +35,9 @@ class FileSystem {
 
   virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;
 
-  // A new, empty, private (0600) file in `directory` that has no name any more, or loses it with the
-  // process: it leaves nothing behind, however the process ends. The directory is created when only
-  // its last component is missing. Opened with O_DIRECT where the file system has it: buffers,
+  // A new, empty, private (0600) file in `directory` that has no name any more, or loses it with
+  // the process: it leaves nothing behind, however the process ends. The directory is created when
+  // only its last component is missing. Opened with O_DIRECT where the file system has it: buffers,
   // offsets and lengths must then be multiples of 4096.
   virtual Result<std::unique_ptr<File>> create_scratch(const std::string& directory) = 0;
 };

@@ -28,8 +28,8 @@ class MemoryBudget {
   Status reserve(MemoryKind kind, uint64_t bytes);
   void release(MemoryKind kind, uint64_t bytes);
 
-  // What the process itself takes (code, tokenizer, allocator): measured, not reserved; replaces the
-  // figure set before. Never fails: it states a fact. Later reservations see what is left.
+  // What the process itself takes (code, tokenizer, allocator): measured, not reserved; replaces
+  // the figure set before. Never fails: it states a fact. Later reservations see what is left.
   void set_overhead(uint64_t bytes);
 
   uint64_t limit() const { return limit_; }

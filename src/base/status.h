@@ -1,5 +1,6 @@
-// Errors as values. A Status is a code and a sentence for the person who sees it, saying what to do;
-// a Result<T> is a Status or a T. Nothing in the library throws across its boundary, aborts or exits.
+// Errors as values. A Status is a code and a sentence for the person who sees it, saying what to
+// do; a Result<T> is a Status or a T. Nothing in the library throws across its boundary, aborts or
+// exits.
 #pragma once
 
 #include <cassert>
@@ -43,7 +44,9 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-inline Status invalid_argument(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
+inline Status invalid_argument(std::string m) {
+  return {StatusCode::kInvalidArgument, std::move(m)};
+}
 inline Status not_found(std::string m) { return {StatusCode::kNotFound, std::move(m)}; }
 inline Status corrupt(std::string m) { return {StatusCode::kCorrupt, std::move(m)}; }
 inline Status unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
@@ -80,10 +83,10 @@ class [[nodiscard]] Result {
 }  // namespace tierkv
 
 // Returns the Status of `expr` from the enclosing function when it is an error.
-#define TIERKV_RETURN_IF_ERROR(expr)                     \
-  do {                                                   \
-    ::tierkv::Status tierkv_status_ = (expr);            \
-    if (!tierkv_status_.ok()) return tierkv_status_;     \
+#define TIERKV_RETURN_IF_ERROR(expr)                 \
+  do {                                               \
+    ::tierkv::Status tierkv_status_ = (expr);        \
+    if (!tierkv_status_.ok()) return tierkv_status_; \
   } while (0)
 
 #define TIERKV_CONCAT_INNER_(a, b) a##b

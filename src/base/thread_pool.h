@@ -31,9 +31,12 @@ class ThreadPool {
       for (int64_t task = 0; task < n_tasks; ++task) fn(task, 0);
       return;
     }
-    run(n_tasks, [](void* context, int64_t task, int thread) {
-      (*static_cast<std::remove_reference_t<Fn>*>(context))(task, thread);
-    }, const_cast<void*>(static_cast<const void*>(&fn)));
+    run(
+        n_tasks,
+        [](void* context, int64_t task, int thread) {
+          (*static_cast<std::remove_reference_t<Fn>*>(context))(task, thread);
+        },
+        const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
   // CPUs this process may run on.

@@ -18,8 +18,8 @@
 
 namespace tierkv {
 
-// A metadata value. Integers of all widths widen to int64/uint64, floats to double; arrays are of one
-// element kind. Arrays of arrays are refused.
+// A metadata value. Integers of all widths widen to int64/uint64, floats to double; arrays are of
+// one element kind. Arrays of arrays are refused.
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, std::vector<uint64_t>,
                                std::vector<int64_t>, std::vector<float>, std::vector<double>,
                                std::vector<bool>, std::vector<std::string>>;
@@ -51,8 +51,8 @@ class GgufFile {
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
   const GgufValue* find(std::string_view key) const;
 
-  // Typed access. Without `fallback` a missing key is kNotFound; a value of the wrong kind or out of
-  // range is kCorrupt; both name the key and the file.
+  // Typed access. Without `fallback` a missing key is kNotFound; a value of the wrong kind or out
+  // of range is kCorrupt; both name the key and the file.
   Result<uint64_t> get_uint(std::string_view key) const;
   Result<uint64_t> get_uint(std::string_view key, uint64_t fallback) const;
   Result<double> get_float(std::string_view key) const;
@@ -62,8 +62,9 @@ class GgufFile {
   Result<std::string> get_string(std::string_view key, std::string fallback) const;
   // Moves an array out, so that a vocabulary is not held twice: a second call finds it empty.
   Result<std::vector<std::string>> take_strings(std::string_view key);
-  Result<std::vector<float>> take_floats(std::string_view key);    // from any float kind
-  Result<std::vector<int64_t>> take_integers(std::string_view key);  // from any integer or bool kind
+  Result<std::vector<float>> take_floats(std::string_view key);  // from any float kind
+  Result<std::vector<int64_t>> take_integers(
+      std::string_view key);  // from any integer or bool kind
 
   std::span<const GgufTensor> tensors() const { return tensors_; }
   const GgufTensor* find_tensor(std::string_view name) const;

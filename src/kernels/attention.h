@@ -1,6 +1,7 @@
-// Attention over one page of keys and values, for the query rows that share one KV head. The running
-// state of each row is (max, sum, output), unnormalised, as in flash attention; states over different
-// sets of keys merge, which is what lets tiers compose (flashinfer's cascade calls it the same).
+// Attention over one page of keys and values, for the query rows that share one KV head. The
+// running state of each row is (max, sum, output), unnormalised, as in flash attention; states over
+// different sets of keys merge, which is what lets tiers compose (flashinfer's cascade calls it the
+// same).
 //
 // Page: kPageTokens consecutive tokens of one layer. Exact page, float16, per KV head one block of
 //   K [kPageTokens / 16][head_dim][16 tokens]   then   V [kPageTokens][head_dim]
@@ -13,7 +14,7 @@
 namespace tierkv {
 
 inline constexpr int kPageTokens = 64;
-inline constexpr int kPageLane = 16;     // tokens interleaved in K
+inline constexpr int kPageLane = 16;  // tokens interleaved in K
 inline constexpr int kMaxAttentionRows = 256;
 inline constexpr float kNoScore = -1e30f;  // max of a state that has seen no key
 
@@ -29,10 +30,10 @@ struct AttentionRows {
   const float* q = nullptr;  // [n_rows, head_dim], already scaled
   const int32_t* first = nullptr;
   const int32_t* last = nullptr;
-  float softcap = 0;         // 0: none; else scores become softcap * tanh(score / softcap)
-  float* max = nullptr;      // [n_rows], in and out
-  float* sum = nullptr;      // [n_rows], in and out
-  float* out = nullptr;      // [n_rows, head_dim], in and out, unnormalised
+  float softcap = 0;     // 0: none; else scores become softcap * tanh(score / softcap)
+  float* max = nullptr;  // [n_rows], in and out
+  float* sum = nullptr;  // [n_rows], in and out
+  float* out = nullptr;  // [n_rows, head_dim], in and out, unnormalised
   // A hint, of no effect on results: where the block lies that will be attended to next, if known.
   // Few rows (decode) wait mostly for memory; with this they need not.
   const uint16_t* next_block = nullptr;
@@ -41,8 +42,8 @@ struct AttentionRows {
 struct AttentionKernels {
   // Starts states: max = kNoScore, sum = 0, out = 0.
   void (*init)(const AttentionRows& rows);
-  // Updates the rows' states with one head block of an exact page. The result for a row depends only
-  // on that row, the block's contents and first/last: not on n_rows, nor where the block lies.
+  // Updates the rows' states with one head block of an exact page. The result for a row depends
+  // only on that row, the block's contents and first/last: not on n_rows, nor where the block lies.
   // `scratch`: attention_scratch_bytes(head_dim) bytes, 64-aligned, one per thread.
   void (*attend_exact)(const uint16_t* block, const AttentionRows& rows, std::byte* scratch);
   // into <- into + from, both states over the same query rows.

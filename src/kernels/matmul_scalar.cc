@@ -8,6 +8,8 @@
 #include "kernels/matmul_layout.h"
 
 #define TIERKV_INLINE inline
+#define TIERKV_CALL \
+  [[gnu::noinline]]    // inlined, this file compiles nine times longer and runs no faster
 #define TIERKV_UNROLL  // nothing to gain here
 
 namespace tierkv {
@@ -35,26 +37,26 @@ Codes each_code(Fn fn) {
 }
 
 template <typename Fn>
-Floats each_float(Fn fn) {
+TIERKV_CALL Floats each_float(Fn fn) {
   Floats out;
   for (int i = 0; i < 16; ++i) out.at[i] = fn(i);
   return out;
 }
 
-Codes load_codes(const uint8_t* src) {
+TIERKV_CALL Codes load_codes(const uint8_t* src) {
   return each_code([&](int i) { return src[i]; });
 }
 void store_codes(uint8_t* dst, const Codes& c) { std::memcpy(dst, c.at, 64); }
-Codes low_nibbles(const Codes& c) {
+TIERKV_CALL Codes low_nibbles(const Codes& c) {
   return each_code([&](int i) { return c.at[i] & 15; });
 }
-Codes high_nibbles(const Codes& c) {
+TIERKV_CALL Codes high_nibbles(const Codes& c) {
   return each_code([&](int i) { return c.at[i] >> 4; });
 }
 
 // codes | (plane << kLeft & kMask), bytewise.
 template <int kLeft, int kMask>
-Codes add_bits(const Codes& codes, const Codes& plane) {
+TIERKV_CALL Codes add_bits(const Codes& codes, const Codes& plane) {
   return each_code([&](int i) {
     const int bits = kLeft >= 0 ? plane.at[i] << (kLeft >= 0 ? kLeft : 0)
                                 : plane.at[i] >> (kLeft < 0 ? -kLeft : 0);
@@ -76,7 +78,7 @@ struct Dot {
   void start(int32_t neg_sum) {
     for (int32_t& s : sum) s = neg_sum * kOffset;
   }
-  void add(const Codes& codes, const Inputs& in) {
+  TIERKV_CALL void add(const Codes& codes, const Inputs& in) {
     for (int row = 0; row < 16; ++row) {
       for (int j = 0; j < 4; ++j) sum[row] += codes.at[4 * row + j] * in.at[j];
     }
@@ -86,21 +88,21 @@ struct Dot {
   }
 };
 
-Floats all_floats(float x) {
+TIERKV_CALL Floats all_floats(float x) {
   return each_float([&](int) { return x; });
 }
-Floats zero_floats() { return all_floats(0); }
-Floats load_floats(const float* src) {
+TIERKV_CALL Floats zero_floats() { return all_floats(0); }
+TIERKV_CALL Floats load_floats(const float* src) {
   return each_float([&](int i) { return src[i]; });
 }
 void store_floats(float* dst, const Floats& x) { std::memcpy(dst, x.at, sizeof(x.at)); }
-Floats add_floats(const Floats& a, const Floats& b) {
+TIERKV_CALL Floats add_floats(const Floats& a, const Floats& b) {
   return each_float([&](int i) { return a.at[i] + b.at[i]; });
 }
-Floats multiply(const Floats& a, const Floats& b) {
+TIERKV_CALL Floats multiply(const Floats& a, const Floats& b) {
   return each_float([&](int i) { return a.at[i] * b.at[i]; });
 }
-Floats multiply_add(const Floats& a, const Floats& b, const Floats& c) {
+TIERKV_CALL Floats multiply_add(const Floats& a, const Floats& b, const Floats& c) {
   return each_float([&](int i) { return a.at[i] * b.at[i] + c.at[i]; });
 }
 
@@ -109,16 +111,16 @@ uint16_t half_at(const void* src, int i) {
   std::memcpy(&half, static_cast<const uint8_t*>(src) + 2 * i, 2);
   return half;
 }
-Floats load_f16(const void* src) {
+TIERKV_CALL Floats load_f16(const void* src) {
   return each_float([&](int i) { return f16_to_f32(half_at(src, i)); });
 }
-Floats load_bf16(const void* src) {
+TIERKV_CALL Floats load_bf16(const void* src) {
   return each_float([&](int i) { return bf16_to_f32(half_at(src, i)); });
 }
-Floats load_u8(const void* src) {
+TIERKV_CALL Floats load_u8(const void* src) {
   return each_float([&](int i) { return static_cast<float>(static_cast<const uint8_t*>(src)[i]); });
 }
-Floats load_s8(const void* src) {
+TIERKV_CALL Floats load_s8(const void* src) {
   return each_float([&](int i) { return static_cast<float>(static_cast<const int8_t*>(src)[i]); });
 }
 

@@ -13,10 +13,10 @@ Result<std::unique_ptr<ExtentStream>> ExtentStream::create(const KvLayout& layou
                                                            std::unique_ptr<FlashStore> store) {
   std::unique_ptr<ExtentStream> stream(new ExtentStream(layout, std::move(store)));
   for (int i = 0; i < kBuffers; ++i) {
-    TIERKV_ASSIGN_OR_RETURN(
-        Buffer buffer, Buffer::allocate(budget, MemoryKind::kStaging,
-                                        extent_buffer_bytes(layout.extent_pages *
-                                                            layout.largest_layer_page_bytes)));
+    TIERKV_ASSIGN_OR_RETURN(Buffer buffer,
+                            Buffer::allocate(budget, MemoryKind::kStaging,
+                                             extent_buffer_bytes(layout.extent_pages *
+                                                                 layout.largest_layer_page_bytes)));
     stream->buffers_.push_back(std::move(buffer));
     stream->free_.push_back(i);
   }
@@ -41,8 +41,8 @@ std::span<std::byte> ExtentStream::buffer(int index, int layer) {
 
 Result<const std::byte*> ExtentStream::next(int layer, size_t index) {
   if (held_ >= 0) free_.push_back(held_), held_ = -1;
-  const bool expected = !in_flight_.empty() && in_flight_.front().layer == layer &&
-                        in_flight_.front().index == index;
+  const bool expected =
+      !in_flight_.empty() && in_flight_.front().layer == layer && in_flight_.front().index == index;
   if (!expected) TIERKV_RETURN_IF_ERROR(restart(layer, index));
   const Slot slot = in_flight_.front();
   in_flight_.pop_front();

@@ -1,5 +1,5 @@
-// Reads Tier-2 extents ahead of their use, in a ring of staging buffers: while one extent is attended
-// to, the next ones are on their way from flash. The same buffers serve writes.
+// Reads Tier-2 extents ahead of their use, in a ring of staging buffers: while one extent is
+// attended to, the next ones are on their way from flash. The same buffers serve writes.
 #pragma once
 
 #include <cstdint>
@@ -70,9 +70,9 @@ class ExtentStream {
   std::deque<Slot> in_flight_;  // reads, in the order they will be asked for
   std::deque<Slot> writes_;
   std::deque<int> free_;
-  int held_ = -1;               // buffer given out by next()
-  int writing_ = -1;            // buffer between begin_write and start_write
-  size_t ahead_layer_ = 0;      // the next read to start: position in layout_.full_layers
+  int held_ = -1;           // buffer given out by next()
+  int writing_ = -1;        // buffer between begin_write and start_write
+  size_t ahead_layer_ = 0;  // the next read to start: position in layout_.full_layers
   size_t ahead_index_ = 0;
 };
 

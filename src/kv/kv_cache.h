@@ -1,5 +1,5 @@
-// What a decoder asks of a KV cache, and the shape of the layers it serves. Which tier a token lies in
-// is no concern of the decoder.
+// What a decoder asks of a KV cache, and the shape of the layers it serves. Which tier a token lies
+// in is no concern of the decoder.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace tierkv {
 
 struct KvLayerShape {
-  int n_heads = 0;     // query heads; n_heads / n_kv_heads of them share a KV head
+  int n_heads = 0;  // query heads; n_heads / n_kv_heads of them share a KV head
   int n_kv_heads = 0;
   int head_dim = 0;
   int64_t window = 0;  // 0: every earlier token is visible; else those with q_pos - k_pos < window
@@ -25,8 +25,8 @@ class KvCache {
 
   virtual int64_t length() const = 0;  // tokens committed
 
-  // A chunk: begin, attend once for each layer in order, commit. begin() makes room for n_tokens more
-  // and fails before anything is lost; after a failed attend() the cache takes abandon() only.
+  // A chunk: begin, attend once for each layer in order, commit. begin() makes room for n_tokens
+  // more and fails before anything is lost; after a failed attend() the cache takes abandon() only.
   virtual Status begin(int64_t n_tokens) = 0;
   // Stores k, v [n_tokens, n_kv_heads, head_dim] (k after RoPE) at the chunk's positions, then
   // attends with q [n_tokens, n_heads, head_dim], causally, to all tokens so far, these included:

@@ -1,5 +1,5 @@
-// Where each layer's KV lies inside a page, in RAM and in an extent. A page is kPageTokens tokens of
-// all layers of one group: the full-attention layers, whose pages move between tiers, and the
+// Where each layer's KV lies inside a page, in RAM and in an extent. A page is kPageTokens tokens
+// of all layers of one group: the full-attention layers, whose pages move between tiers, and the
 // window-only layers, whose pages are dropped once no query can see them.
 #pragma once
 
@@ -14,8 +14,8 @@
 namespace tierkv {
 
 struct KvLayout {
-  // Pages of one attention split: partial states are formed over these and merged in order, whatever
-  // the tiers and the number of threads. An extent is a whole number of splits.
+  // Pages of one attention split: partial states are formed over these and merged in order,
+  // whatever the tiers and the number of threads. An extent is a whole number of splits.
   static constexpr int64_t kSplitPages = 4;
   static constexpr uint64_t kMinExtentBytes = 256 << 10;
 
@@ -30,7 +30,8 @@ struct KvLayout {
 
   bool is_full(int layer) const { return shapes[layer].window == 0; }
   uint64_t layer_page_bytes(int layer) const {
-    return static_cast<uint64_t>(shapes[layer].n_kv_heads * exact_block_bytes(shapes[layer].head_dim));
+    return static_cast<uint64_t>(shapes[layer].n_kv_heads *
+                                 exact_block_bytes(shapes[layer].head_dim));
   }
   // Most pages of the window-only layers that a chunk of n_tokens can need at once.
   int64_t window_pages(int64_t chunk_tokens) const {
@@ -44,11 +45,12 @@ struct KvLayout {
 KvLayout make_kv_layout(std::vector<KvLayerShape> shapes);
 
 // A Tier-1 page: per full-attention layer its codec and the place of its blocks. Codec 0/0 keeps a
-// layer's float16 blocks as they are: the planner may spend bytes so on a layer that others pay for.
+// layer's float16 blocks as they are: the planner may spend bytes so on a layer that others pay
+// for.
 struct CompressedLayout {
-  std::vector<RotatedFormat> format;   // per layer of the model; {0,0}: float16
-  std::vector<uint64_t> offset;        // bytes
-  std::vector<uint64_t> block_bytes;   // of one KV head
+  std::vector<RotatedFormat> format;  // per layer of the model; {0,0}: float16
+  std::vector<uint64_t> offset;       // bytes
+  std::vector<uint64_t> block_bytes;  // of one KV head
   uint64_t page_bytes = 0;
 };
 

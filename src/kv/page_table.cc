@@ -17,7 +17,8 @@ int64_t PageTable::count(PageTier tier) const {
 
 uint16_t* PageTable::exact_block(int64_t page, int layer, int kv_head) {
   const int64_t head = exact_block_bytes(layout_.shapes[layer].head_dim) * kv_head;
-  return reinterpret_cast<uint16_t*>(pages_[page].exact.data() + layout_.exact_offset[layer] + head);
+  return reinterpret_cast<uint16_t*>(pages_[page].exact.data() + layout_.exact_offset[layer] +
+                                     head);
 }
 
 const std::byte* PageTable::compressed_block(int64_t page, int layer, int kv_head) const {
@@ -28,9 +29,9 @@ const std::byte* PageTable::compressed_block(int64_t page, int layer, int kv_hea
 const uint16_t* PageTable::flash_block(const std::byte* payload, int64_t page, int layer,
                                        int kv_head) const {
   const int64_t in_extent = page % layout_.extent_pages;
-  return reinterpret_cast<const uint16_t*>(
-      payload + in_extent * layout_.layer_page_bytes(layer) +
-      kv_head * exact_block_bytes(layout_.shapes[layer].head_dim));
+  return reinterpret_cast<const uint16_t*>(payload + in_extent * layout_.layer_page_bytes(layer) +
+                                           kv_head *
+                                               exact_block_bytes(layout_.shapes[layer].head_dim));
 }
 
 Status PageTable::grow(int64_t n_tokens) {
@@ -46,8 +47,7 @@ Status PageTable::grow(int64_t n_tokens) {
 // A new exact page; when the budget refuses it, older pages move on until it fits.
 Status PageTable::add_page() {
   for (;;) {
-    Result<Buffer> buffer =
-        Buffer::allocate(budget_, MemoryKind::kTier0, layout_.full_page_bytes);
+    Result<Buffer> buffer = Buffer::allocate(budget_, MemoryKind::kTier0, layout_.full_page_bytes);
     if (buffer.ok()) {
       Page page;
       page.exact = std::move(*buffer);
@@ -65,7 +65,8 @@ bool PageTable::movable(int64_t page) const {
   return p.tier == PageTier::kExact && (stream_ == nullptr || p.on_flash);
 }
 
-// The oldest page that may leave: past the sinks, before the window, all its tokens final. -1: none.
+// The oldest page that may leave: past the sinks, before the window, all its tokens final. -1:
+// none.
 int64_t PageTable::oldest_movable() const {
   const int64_t n_full = n_final_tokens_ / kPageTokens;
   const int64_t end = std::min(n_pages() + 1 - window_pages_, n_full);
@@ -93,9 +94,8 @@ void PageTable::drop_exact(int64_t page) {
 }
 
 Status PageTable::compress(int64_t page) {
-  TIERKV_ASSIGN_OR_RETURN(
-      pages_[page].compressed,
-      Buffer::allocate(budget_, MemoryKind::kTier1, compressed_.page_bytes));
+  TIERKV_ASSIGN_OR_RETURN(pages_[page].compressed,
+                          Buffer::allocate(budget_, MemoryKind::kTier1, compressed_.page_bytes));
   for (const int layer : layout_.full_layers) {
     encode_layer(page, layer, pages_[page].exact.data() + layout_.exact_offset[layer]);
   }
@@ -211,8 +211,8 @@ Status PageTable::set_codecs(const Plan& plan) {
     head_dim = std::max<int64_t>(head_dim, layout_.shapes[layer].head_dim);
   }
   const uint64_t each = (rotated_scratch_bytes(head_dim) + 63) / 64 * 64;
-  TIERKV_ASSIGN_OR_RETURN(
-      codec_scratch_, Buffer::allocate(budget_, MemoryKind::kScratch, each * pool_.size()));
+  TIERKV_ASSIGN_OR_RETURN(codec_scratch_,
+                          Buffer::allocate(budget_, MemoryKind::kScratch, each * pool_.size()));
   return {};
 }
 
@@ -246,9 +246,8 @@ Status PageTable::compress_from_flash(int64_t begin, int64_t end) {
   }
   if (todo.empty()) return {};
   for (const int64_t page : todo) {
-    TIERKV_ASSIGN_OR_RETURN(
-        pages_[page].compressed,
-        Buffer::allocate(budget_, MemoryKind::kTier1, compressed_.page_bytes));
+    TIERKV_ASSIGN_OR_RETURN(pages_[page].compressed,
+                            Buffer::allocate(budget_, MemoryKind::kTier1, compressed_.page_bytes));
   }
   for (const int layer : layout_.full_layers) {
     size_t at = 0;

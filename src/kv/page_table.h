@@ -1,12 +1,12 @@
-// The pages of the full-attention layers and the tier each lies in. All such layers move together: a
-// page is exact (RAM, float16), compressed (RAM, Tier-1 codec) or on flash.
+// The pages of the full-attention layers and the tier each lies in. All such layers move together:
+// a page is exact (RAM, float16), compressed (RAM, Tier-1 codec) or on flash.
 //
 //   page   0 .. sinks-1 | sinks .. | ..     | last window_pages
 //   tier   exact        | Tier-1   | Tier-2 | exact
 //
-// When flash is in use, every whole extent is written as soon as its tokens are final, so that flash
-// holds the float16 original of every token and leaving RAM costs nothing; a page leaves RAM only when
-// its extent has been written.
+// When flash is in use, every whole extent is written as soon as its tokens are final, so that
+// flash holds the float16 original of every token and leaving RAM costs nothing; a page leaves RAM
+// only when its extent has been written.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class PageTable {
   PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels, ThreadPool& pool,
             FlashOptions flash);
 
-  // At most this many exact pages in RAM (more while their extents are being filled); older ones move
-  // on. settle() sets the plan's.
+  // At most this many exact pages in RAM (more while their extents are being filled); older ones
+  // move on. settle() sets the plan's.
   void set_exact_limit(int64_t max_exact_pages) { max_exact_pages_ = max_exact_pages; }
 
   // Room for `n_tokens` in all: adds exact pages, moving older ones on as the plan says.
@@ -52,8 +52,8 @@ class PageTable {
   // Drops pages that grow() added beyond n_tokens.
   void shrink(int64_t n_tokens);
 
-  // Moves every page to the tier that `plan` gives it. The codecs of pages that are compressed already
-  // must be the same.
+  // Moves every page to the tier that `plan` gives it. The codecs of pages that are compressed
+  // already must be the same.
   Status settle(const Plan& plan);
 
   int64_t n_pages() const { return static_cast<int64_t>(pages_.size()); }
@@ -64,14 +64,13 @@ class PageTable {
   RotatedFormat format(int layer) const { return compressed_.format[layer]; }
   uint64_t compressed_page_bytes() const { return compressed_.page_bytes; }
 
-  // Extents of Tier-2 in ascending order, and the payload of the index-th for a layer. A flash page's
-  // head block lies at flash_block(payload, ...).
+  // Extents of Tier-2 in ascending order, and the payload of the index-th for a layer. A flash
+  // page's head block lies at flash_block(payload, ...).
   const std::vector<int64_t>& extents() const { return extents_; }
   Result<const std::byte*> read_extent(int layer, size_t index) {
     return stream_->next(layer, index);
   }
-  const uint16_t* flash_block(const std::byte* payload, int64_t page, int layer,
-                              int kv_head) const;
+  const uint16_t* flash_block(const std::byte* payload, int64_t page, int layer, int kv_head) const;
 
   bool flash_in_use() const { return stream_ != nullptr; }
   FlashStats flash_stats() const { return stream_ ? stream_->stats() : FlashStats{}; }

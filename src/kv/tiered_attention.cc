@@ -7,7 +7,7 @@
 namespace tierkv {
 namespace {
 
-constexpr int64_t kRowBlockTokens = 64;     // queries of one task, many
+constexpr int64_t kRowBlockTokens = 64;         // queries of one task, many
 constexpr uint64_t kSplitStateBytes = 1 << 20;  // partial states held at once, few
 
 uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -29,8 +29,8 @@ struct Extremes {
 
 }  // namespace
 
-// State rows are laid out [kv_head][token][query head of the group], so that the rows that share a KV
-// head are consecutive.
+// State rows are laid out [kv_head][token][query head of the group], so that the rows that share a
+// KV head are consecutive.
 struct TieredAttention::Scratch {
   float *q, *out, *max, *sum;                      // [rows, head_dim] and [rows]
   float *rotated_out, *rotated_max, *rotated_sum;  // few only
@@ -117,9 +117,12 @@ struct TieredAttention::Call {
   // A KV head's block of a page, wherever it is; `extent` is the payload that holds flash pages.
   const void* block(int64_t page, int kv_head, const std::byte* extent) const {
     switch (pages.tier(layer, page)) {
-      case PageTier::kExact: return pages.exact_block(layer, page, kv_head);
-      case PageTier::kCompressed: return pages.compressed_block(layer, page, kv_head);
-      case PageTier::kFlash: return pages.flash_block(extent, layer, page, kv_head);
+      case PageTier::kExact:
+        return pages.exact_block(layer, page, kv_head);
+      case PageTier::kCompressed:
+        return pages.compressed_block(layer, page, kv_head);
+      case PageTier::kFlash:
+        return pages.flash_block(extent, layer, page, kv_head);
     }
     return nullptr;
   }
@@ -129,7 +132,8 @@ struct TieredAttention::Call {
     return {scratch.codes + row * shape.head_dim, scratch.code_scale + row, scratch.code_sum + row};
   }
 
-  // Sets the tokens of `page` that each row sees; false when no row sees any. Row `begin` is the first.
+  // Sets the tokens of `page` that each row sees; false when no row sees any. Row `begin` is the
+  // first.
   bool set_ranges(AttentionRows& rows, int64_t begin, int64_t page, int32_t* ranges) const {
     int32_t* first = ranges;
     int32_t* last = ranges + kMaxAttentionRows;
@@ -161,9 +165,9 @@ Result<TieredAttention> TieredAttention::create(const KvLayout& layout, MemoryBu
                                                 const Kernels& kernels, ThreadPool& pool,
                                                 int64_t max_chunk) {
   TieredAttention attention(layout, kernels, pool, max_chunk);
-  TIERKV_ASSIGN_OR_RETURN(
-      attention.memory_, Buffer::allocate(budget, MemoryKind::kScratch,
-                                          scratch_bytes(layout, max_chunk, pool.size())));
+  TIERKV_ASSIGN_OR_RETURN(attention.memory_,
+                          Buffer::allocate(budget, MemoryKind::kScratch,
+                                           scratch_bytes(layout, max_chunk, pool.size())));
   return attention;
 }
 
@@ -201,8 +205,7 @@ void TieredAttention::scatter(const Call& call, float* out) {
   for (int64_t token = 0; token < call.n_tokens; ++token) {
     for (int head = 0; head < shape.n_kv_heads; ++head) {
       std::memcpy(out + (token * shape.n_kv_heads + head) * chunk,
-                  call.scratch.out + (head * call.n_tokens + token) * chunk,
-                  chunk * sizeof(float));
+                  call.scratch.out + (head * call.n_tokens + token) * chunk, chunk * sizeof(float));
     }
   }
 }
@@ -218,8 +221,8 @@ Status TieredAttention::attend_few(const Call& call) {
     kernels_->attention->init(rotated);
     kernels_->rotated->prepare(rotated, call.query(head), s.kernel(0));
   }
-  const uint64_t split_bytes = 2 * call.head_rows() * call.shape.n_kv_heads *
-                               (call.shape.head_dim + 2) * sizeof(float);
+  const uint64_t split_bytes =
+      2 * call.head_rows() * call.shape.n_kv_heads * (call.shape.head_dim + 2) * sizeof(float);
   const size_t wave = std::max<size_t>(1, kSplitStateBytes / split_bytes);
 
   std::vector<Split> splits;
@@ -286,7 +289,8 @@ void TieredAttention::run_splits(const Call& call, const std::vector<Split>& spl
   const Scratch& s = call.scratch;
   const bool compressible = call.pages.format(call.layer).k_bits != 0;
   pool_->parallel_for(n_heads, [&](int64_t head, int) {
-    const AttentionRows plain = call.rows(static_cast<int>(head), 0, call.head_rows(), s.max, s.sum, s.out);
+    const AttentionRows plain =
+        call.rows(static_cast<int>(head), 0, call.head_rows(), s.max, s.sum, s.out);
     const AttentionRows rotated = call.rows(static_cast<int>(head), 0, call.head_rows(),
                                             s.rotated_max, s.rotated_sum, s.rotated_out);
     for (size_t i = 0; i < splits.size(); ++i) {
@@ -317,9 +321,10 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
     AttentionRows& target = is_rotated ? rotated : plain;
     if (!call.set_ranges(target, 0, page, s.ranges(thread))) continue;
     const void* block = call.block(page, kv_head, split.extent);
-    target.next_block = page + 1 < split.page_end
-                            ? static_cast<const uint16_t*>(call.block(page + 1, kv_head, split.extent))
-                            : nullptr;
+    target.next_block =
+        page + 1 < split.page_end
+            ? static_cast<const uint16_t*>(call.block(page + 1, kv_head, split.extent))
+            : nullptr;
     if (is_rotated) {
       kernels_->rotated->attend(format, static_cast<const std::byte*>(block), rotated,
                                 call.query(kv_head), s.kernel(thread));
@@ -336,8 +341,7 @@ void TieredAttention::merge_rotated(const Call& call) {
     const AttentionRows rotated =
         call.rows(head, 0, call.head_rows(), s.rotated_max, s.rotated_sum, s.rotated_out);
     kernels_->rotated->unrotate(rotated, s.kernel(0));
-    kernels_->attention->merge(rotated,
-                               call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
+    kernels_->attention->merge(rotated, call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
   }
 }
 

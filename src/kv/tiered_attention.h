@@ -1,8 +1,9 @@
 // Attention of one layer over pages in all tiers (docs/architecture.md, "attention over tiers").
 //
-// Exact pages, in RAM or from flash, update a plain state; compressed pages a rotated one; both merge
-// at the end. Two ways, by the number of tokens in the chunk:
-//  - few (decode): work splits over the KV length. Partial states over fixed runs of kSplitPages pages
+// Exact pages, in RAM or from flash, update a plain state; compressed pages a rotated one; both
+// merge at the end. Two ways, by the number of tokens in the chunk:
+//  - few (decode): work splits over the KV length. Partial states over fixed runs of kSplitPages
+//  pages
 //    merge in ascending order, so results don't depend on tiers' places or the number of threads.
 //  - many (prefill): work splits over query rows; each row meets the pages in ascending order.
 #pragma once
@@ -43,8 +44,8 @@ class TieredAttention {
                                         const Kernels& kernels, ThreadPool& pool,
                                         int64_t max_chunk);
 
-  // q, out [n_tokens, n_heads, head_dim]; the queries stand at first_position and after, and their own
-  // keys and values are in the pages already.
+  // q, out [n_tokens, n_heads, head_dim]; the queries stand at first_position and after, and their
+  // own keys and values are in the pages already.
   Status attend(PageSource& pages, int layer, int64_t first_position, int64_t n_tokens,
                 const float* q, float* out);
 

@@ -8,10 +8,10 @@ Result<std::unique_ptr<TieredCache>> TieredCache::create(const KvLayout& layout,
                                                          MemoryBudget& budget,
                                                          const Kernels& kernels, ThreadPool& pool,
                                                          int64_t max_chunk, FlashOptions flash) {
-  TIERKV_ASSIGN_OR_RETURN(TieredAttention attention, TieredAttention::create(layout, budget, kernels,
-                                                                             pool, max_chunk));
-  return std::unique_ptr<TieredCache>(new TieredCache(
-      layout, budget, kernels, pool, max_chunk, std::move(flash), std::move(attention)));
+  TIERKV_ASSIGN_OR_RETURN(TieredAttention attention,
+                          TieredAttention::create(layout, budget, kernels, pool, max_chunk));
+  return std::unique_ptr<TieredCache>(new TieredCache(layout, budget, kernels, pool, max_chunk,
+                                                      std::move(flash), std::move(attention)));
 }
 
 TieredCache::TieredCache(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
@@ -43,10 +43,12 @@ Status TieredCache::grow_window_pages(int64_t n_tokens) {
     window_pages_.pop_front();
     ++first_window_page_;
   }
-  const auto n_end = [&] { return first_window_page_ + static_cast<int64_t>(window_pages_.size()); };
+  const auto n_end = [&] {
+    return first_window_page_ + static_cast<int64_t>(window_pages_.size());
+  };
   while (n_end() * kPageTokens < n_tokens) {
-    TIERKV_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(budget_, MemoryKind::kTier0,
-                                                            layout_.window_page_bytes));
+    TIERKV_ASSIGN_OR_RETURN(
+        Buffer buffer, Buffer::allocate(budget_, MemoryKind::kTier0, layout_.window_page_bytes));
     window_pages_.push_back(std::move(buffer));
   }
   return {};
@@ -102,8 +104,8 @@ PageTier TieredCache::tier(int layer, int64_t page) const {
 uint16_t* TieredCache::writable_block(int layer, int64_t page, int kv_head) {
   if (layout_.is_full(layer)) return table_.exact_block(page, layer, kv_head);
   std::byte* base = window_pages_[page - first_window_page_].data() + layout_.exact_offset[layer];
-  return reinterpret_cast<uint16_t*>(
-      base + kv_head * exact_block_bytes(layout_.shapes[layer].head_dim));
+  return reinterpret_cast<uint16_t*>(base +
+                                     kv_head * exact_block_bytes(layout_.shapes[layer].head_dim));
 }
 
 const uint16_t* TieredCache::exact_block(int layer, int64_t page, int kv_head) {

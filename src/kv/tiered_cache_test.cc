@@ -54,10 +54,10 @@ class Sequence {
     for (int layer = 0; layer < static_cast<int>(shapes_.size()); ++layer) {
       const KvLayerShape& s = shapes_[layer];
       std::vector<float> result((end - begin) * s.n_heads * s.head_dim);
-      const Status status = cache.attend(
-          layer, q_[layer].data() + begin * s.n_heads * s.head_dim,
-          k_[layer].data() + begin * s.n_kv_heads * s.head_dim,
-          v_[layer].data() + begin * s.n_kv_heads * s.head_dim, result.data());
+      const Status status =
+          cache.attend(layer, q_[layer].data() + begin * s.n_heads * s.head_dim,
+                       k_[layer].data() + begin * s.n_kv_heads * s.head_dim,
+                       v_[layer].data() + begin * s.n_kv_heads * s.head_dim, result.data());
       if (!status.ok()) {
         cache.abandon();
         return status;
@@ -122,8 +122,8 @@ struct Rig {
     flash.file_system = files != nullptr ? files : &real_file_system();
     flash.directory = scratch_directory();
     flash.max_tokens = 1 << 16;
-    Result<std::unique_ptr<TieredCache>> made = TieredCache::create(
-        layout, budget, kernels_for(available_isas().back()), pool, 256, flash);
+    Result<std::unique_ptr<TieredCache>> made =
+        TieredCache::create(layout, budget, kernels_for(available_isas().back()), pool, 256, flash);
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) cache = std::move(*made);
   }
@@ -158,10 +158,10 @@ TEST(TieredCache, ExactAttentionMatchesTheOracle) {
   const Sequence sequence(shapes, 400);
   Rig rig(shapes);
   std::vector<std::vector<float>> out;
-  ASSERT_TRUE(sequence.feed(*rig.cache, 0, 200, &out).ok());   // many
+  ASSERT_TRUE(sequence.feed(*rig.cache, 0, 200, &out).ok());  // many
   ASSERT_TRUE(sequence.feed(*rig.cache, 200, 390, &out).ok());
-  ASSERT_TRUE(sequence.feed(*rig.cache, 390, 399, &out).ok()); // few
-  ASSERT_TRUE(sequence.feed(*rig.cache, 399, 400, &out).ok()); // one
+  ASSERT_TRUE(sequence.feed(*rig.cache, 390, 399, &out).ok());  // few
+  ASSERT_TRUE(sequence.feed(*rig.cache, 399, 400, &out).ok());  // one
   for (int layer = 0; layer < 2; ++layer) {
     const size_t row = shapes[layer].n_heads * shapes[layer].head_dim;
     for (const int64_t token : {0, 1, 63, 64, 199, 200, 389, 390, 398, 399}) {
@@ -224,10 +224,12 @@ TEST(TieredCache, CompressedTokensAreCloseAndMigrate) {
   const auto shapes = shapes_for(2, 0);
   const Sequence sequence(shapes, 1000);
   Rig rig(shapes);
-  for (int64_t at = 0; at < 600; at += 200) ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+  for (int64_t at = 0; at < 600; at += 200)
+    ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
   ASSERT_TRUE(rig.cache->settle(plan_of(rig.layout, 1, 3, 100, {8, 8}, false)).ok());
   std::vector<std::vector<float>> out;
-  for (int64_t at = 600; at < 1000; at += 4) ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 4, &out).ok());
+  for (int64_t at = 600; at < 1000; at += 4)
+    ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 4, &out).ok());
   const TierReport report = rig.cache->report();
   EXPECT_EQ(report.n_offloaded, 0);
   EXPECT_GE(report.n_compressed, 64 * 10);
@@ -236,7 +238,8 @@ TEST(TieredCache, CompressedTokensAreCloseAndMigrate) {
   EXPECT_NEAR(report.bits_per_element, 8.25, 0.01);
   const size_t row = shapes[0].n_heads * shapes[0].head_dim;
   for (const int64_t token : {600, 700, 999}) {
-    EXPECT_LT(relative_error(out[1], (token - 600) * row, sequence.oracle(1, token)), 0.02) << token;
+    EXPECT_LT(relative_error(out[1], (token - 600) * row, sequence.oracle(1, token)), 0.02)
+        << token;
   }
 }
 
@@ -244,13 +247,15 @@ TEST(TieredCache, ChunksAfterCompressionAttendToIt) {
   const auto shapes = shapes_for(1, 0);
   const Sequence sequence(shapes, 800);
   Rig rig(shapes);
-  for (int64_t at = 0; at < 600; at += 200) ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+  for (int64_t at = 0; at < 600; at += 200)
+    ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
   ASSERT_TRUE(rig.cache->settle(plan_of(rig.layout, 1, 2, 4, {8, 8}, true)).ok());
   std::vector<std::vector<float>> out;
   ASSERT_TRUE(sequence.feed(*rig.cache, 600, 800, &out).ok());
   const size_t row = shapes[0].n_heads * shapes[0].head_dim;
   for (const int64_t token : {600, 799}) {
-    EXPECT_LT(relative_error(out[0], (token - 600) * row, sequence.oracle(0, token)), 0.02) << token;
+    EXPECT_LT(relative_error(out[0], (token - 600) * row, sequence.oracle(0, token)), 0.02)
+        << token;
   }
 }
 
@@ -301,7 +306,8 @@ TEST(TieredCache, TheBudgetHoldsWhileEverythingMoves) {
     ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 250).ok()) << at;
   }
   ASSERT_TRUE(rig.cache->settle(plan_of(layout, 1, 3, 15, {4, 3}, true)).ok());
-  for (int64_t at = 3000; at < 4000; at += 10) ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 10).ok());
+  for (int64_t at = 3000; at < 4000; at += 10)
+    ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 10).ok());
   EXPECT_LE(rig.budget.peak(), limit);
   const TierReport report = rig.cache->report();
   EXPECT_EQ(report.n_exact + report.n_compressed + report.n_offloaded, 4000);
@@ -336,7 +342,8 @@ TEST(TieredCache, FlashFaultsAreErrorsNotWrongAnswers) {
     if (fault == 2) plan.fail_read_at = plan.reads.load();
     if (fault == 3) plan.flip_bit_in_read = plan.reads.load() + 1;
     Status status;
-    for (int64_t at = 1200; at < 1240 && status.ok(); ++at) status = sequence.feed(*rig.cache, at, at + 1);
+    for (int64_t at = 1200; at < 1240 && status.ok(); ++at)
+      status = sequence.feed(*rig.cache, at, at + 1);
     EXPECT_EQ(status.code(), fault == 2 ? StatusCode::kIoError : StatusCode::kCorrupt)
         << status.message();
   }

@@ -13,10 +13,12 @@ Result<ModelSpec> read_gemma3_spec(const GgufFile& file) {
   spec.rope_pairing = RopePairing::kHalves;
   spec.activation = Activation::kGelu;
   spec.qk_norm = spec.post_norms = true;
-  TIERKV_ASSIGN_OR_RETURN(const double softcap, file.get_float("gemma3.final_logit_softcapping", 0));
+  TIERKV_ASSIGN_OR_RETURN(const double softcap,
+                          file.get_float("gemma3.final_logit_softcapping", 0));
   spec.final_softcap = static_cast<float>(softcap);
   TIERKV_ASSIGN_OR_RETURN(const double scaling, file.get_float("gemma3.rope.scaling.factor", 1));
-  TIERKV_ASSIGN_OR_RETURN(const double local_base, file.get_float("gemma3.rope.freq_base_swa", 10000));
+  TIERKV_ASSIGN_OR_RETURN(const double local_base,
+                          file.get_float("gemma3.rope.freq_base_swa", 10000));
   TIERKV_ASSIGN_OR_RETURN(const uint64_t window, file.get_uint("gemma3.attention.sliding_window"));
   TIERKV_ASSIGN_OR_RETURN(const uint64_t period,
                           file.get_uint("gemma3.attention.sliding_window_pattern", 6));

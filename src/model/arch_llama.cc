@@ -5,7 +5,8 @@ namespace tierkv {
 
 Result<ModelSpec> read_llama_spec(const GgufFile& file) {
   TIERKV_ASSIGN_OR_RETURN(ModelSpec spec, read_common_spec(file));
-  TIERKV_ASSIGN_OR_RETURN(const std::string scaling, file.get_string("llama.rope.scaling.type", "none"));
+  TIERKV_ASSIGN_OR_RETURN(const std::string scaling,
+                          file.get_string("llama.rope.scaling.type", "none"));
   if (scaling != "none" && scaling != "linear") {
     return unsupported(file.path() + ": RoPE scaling \"" + scaling + "\" is not supported");
   }

@@ -29,11 +29,11 @@ struct Widths {
 
 // Activations of a chunk, the parts of one Buffer.
 struct Decoder::Scratch {
-  float* x;               // [n, n_embd] the residual stream
-  float* h;               // [n, n_embd] normed input or block output
-  float *q, *k, *v;       // [n, heads, head_dim]
-  float* attended;        // [n, n_heads, head_dim]
-  float *gate, *up;       // [n, n_ff]
+  float* x;          // [n, n_embd] the residual stream
+  float* h;          // [n, n_embd] normed input or block output
+  float *q, *k, *v;  // [n, heads, head_dim]
+  float* attended;   // [n, n_heads, head_dim]
+  float *gate, *up;  // [n, n_ff]
   float* rope;
   std::byte* matmul;
   uint64_t total_bytes = 0;
@@ -118,8 +118,8 @@ Status Decoder::forward(std::span<const int32_t> tokens, KvCache& cache,
 
 Status Decoder::embed(std::span<const int32_t> tokens) {
   if (tokens.empty() || static_cast<int64_t>(tokens.size()) > max_chunk_) {
-    return invalid_argument(format("a chunk must have 1 to %lld tokens",
-                                   static_cast<long long>(max_chunk_)));
+    return invalid_argument(
+        format("a chunk must have 1 to %lld tokens", static_cast<long long>(max_chunk_)));
   }
   for (const int32_t token : tokens) {
     if (token < 0 || token >= spec_.n_vocab) {
@@ -181,7 +181,8 @@ void Decoder::project_qkv(int index, int64_t n_tokens) {
   };
   matmul_.for_rows(n_tokens, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      finish_heads(s.q + r * a.n_heads * a.head_dim, a.n_heads, w.attn_q_bias, w.attn_q_norm, true, r);
+      finish_heads(s.q + r * a.n_heads * a.head_dim, a.n_heads, w.attn_q_bias, w.attn_q_norm, true,
+                   r);
       finish_heads(s.k + r * a.n_kv_heads * a.head_dim, a.n_kv_heads, w.attn_k_bias, w.attn_k_norm,
                    true, r);
       finish_heads(s.v + r * a.n_kv_heads * a.head_dim, a.n_kv_heads, w.attn_v_bias, nullptr, false,
@@ -218,7 +219,8 @@ void Decoder::feed_forward(int index, int64_t n_tokens) {
   const auto activate = spec_.activation == Activation::kSilu ? vec.silu_mul : vec.gelu_mul;
   const MatmulJob down[] = {{&w.ffn_down, s.h}};
   matmul_.run(s.gate, n_tokens, n_ff, down, [&](int64_t begin, int64_t end) {
-    activate(s.gate + begin * n_ff, s.up + begin * n_ff, (end - begin) * n_ff, s.gate + begin * n_ff);
+    activate(s.gate + begin * n_ff, s.up + begin * n_ff, (end - begin) * n_ff,
+             s.gate + begin * n_ff);
   });
 }
 

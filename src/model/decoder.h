@@ -1,6 +1,6 @@
-// The forward pass of every decoder-only architecture, driven by a ModelSpec. Names follow the papers:
-// RMSNorm, rotary embedding, grouped-query attention, gated feed-forward. It works on chunks of
-// tokens; where their keys and values are kept is the KvCache's matter.
+// The forward pass of every decoder-only architecture, driven by a ModelSpec. Names follow the
+// papers: RMSNorm, rotary embedding, grouped-query attention, gated feed-forward. It works on
+// chunks of tokens; where their keys and values are kept is the KvCache's matter.
 #pragma once
 
 #include <atomic>

@@ -72,8 +72,8 @@ class Oracle {
       b = a0 * s + b * c;
     }
   }
-  Vec heads(const std::string& block, const char* which, const Vec& h, int n_heads, int64_t position,
-            double base, bool gemma, bool rope) const {
+  Vec heads(const std::string& block, const char* which, const Vec& h, int n_heads,
+            int64_t position, double base, bool gemma, bool rope) const {
     Vec x = product(block + "attn_" + which + ".weight", h, n_heads * s_.head_dim);
     add_bias(block + "attn_" + which + ".bias", x);
     for (int i = 0; i < n_heads && rope; ++i) {
@@ -105,8 +105,10 @@ class Oracle {
       const Vec up = product(block + "ffn_up.weight", h, s_.n_ff);
       for (size_t i = 0; i < gate.size(); ++i) {
         const double z = gate[i];
-        gate[i] = up[i] * (gemma ? 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)))
-                                 : z / (1 + std::exp(-z)));
+        gate[i] =
+            up[i] *
+            (gemma ? 0.5 * z * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)))
+                   : z / (1 + std::exp(-z)));
       }
       Vec f = product(block + "ffn_down.weight", gate, s_.n_embd);
       if (gemma) f = norm(f, block + "post_ffw_norm.weight");
@@ -116,7 +118,8 @@ class Oracle {
   Vec attend(const Vec& q, const std::vector<Vec>& k, const std::vector<Vec>& v, int64_t t,
              int64_t window) const {
     Vec out(q.size());
-    const int d = static_cast<int>(s_.head_dim), group = static_cast<int>(s_.n_heads / s_.n_kv_heads);
+    const int d = static_cast<int>(s_.head_dim),
+              group = static_cast<int>(s_.n_heads / s_.n_kv_heads);
     for (uint32_t h = 0; h < s_.n_heads; ++h) {
       const int kv = static_cast<int>(h) / group;
       double sum = 0;
@@ -171,7 +174,8 @@ struct Rig {
 void compare(const TinyShape& shape) {
   const TinyModel model(shape);
   std::vector<int32_t> tokens;
-  for (int i = 0; i < 120; ++i) tokens.push_back((i * 17 + i * i) % static_cast<int>(shape.n_vocab));
+  for (int i = 0; i < 120; ++i)
+    tokens.push_back((i * 17 + i * i) % static_cast<int>(shape.n_vocab));
   const std::vector<Vec> want = Oracle(model).forward(tokens);
   for (const Isa isa : available_isas()) {
     Rig rig(model, isa);

@@ -36,12 +36,11 @@ Status check_shape(const GgufFile& file, const std::string& name, uint64_t n_col
     return optional ? Status() : corrupt(file.path() + ": tensor " + name + " is missing");
   }
   if (tensor->n_cols() == n_cols && tensor->n_rows() == n_rows) return {};
-  return corrupt(format("%s: tensor %s is %llu x %llu, but the hyper-parameters ask for %llu x %llu",
-                        file.path().c_str(), name.c_str(),
-                        static_cast<unsigned long long>(tensor->n_cols()),
-                        static_cast<unsigned long long>(tensor->n_rows()),
-                        static_cast<unsigned long long>(n_cols),
-                        static_cast<unsigned long long>(n_rows)));
+  return corrupt(
+      format("%s: tensor %s is %llu x %llu, but the hyper-parameters ask for %llu x %llu",
+             file.path().c_str(), name.c_str(), static_cast<unsigned long long>(tensor->n_cols()),
+             static_cast<unsigned long long>(tensor->n_rows()),
+             static_cast<unsigned long long>(n_cols), static_cast<unsigned long long>(n_rows)));
 }
 
 Status check_layer(const GgufFile& file, const ModelSpec& spec, int64_t index) {
@@ -78,8 +77,8 @@ Status check_tensors(const GgufFile& file, const ModelSpec& spec) {
   TIERKV_RETURN_IF_ERROR(check_shape(file, "token_embd.weight", spec.n_embd, spec.n_vocab));
   TIERKV_RETURN_IF_ERROR(check_shape(file, "output_norm.weight", spec.n_embd, 1));
   TIERKV_RETURN_IF_ERROR(check_shape(file, "output.weight", spec.n_embd, spec.n_vocab, true));
-  TIERKV_RETURN_IF_ERROR(check_shape(file, "rope_freqs.weight",
-                                     spec.layers[0].attention.head_dim / 2, 1, true));
+  TIERKV_RETURN_IF_ERROR(
+      check_shape(file, "rope_freqs.weight", spec.layers[0].attention.head_dim / 2, 1, true));
   for (int64_t i = 0; i < spec.n_layers; ++i) TIERKV_RETURN_IF_ERROR(check_layer(file, spec, i));
   return {};
 }
@@ -91,9 +90,10 @@ Status check_numbers(const GgufFile& file, const ModelSpec& spec) {
                       layer.rope_base > 0 && layer.rope_scale > 0 &&
                       std::isfinite(layer.rope_base) && std::isfinite(layer.rope_scale);
     if (!sane) {
-      return unsupported(format("%s: %d query heads, %d KV heads of %d dimensions: the heads must "
-                                "divide evenly and have a multiple of 16 dimensions, at most 512",
-                                file.path().c_str(), a.n_heads, a.n_kv_heads, a.head_dim));
+      return unsupported(
+          format("%s: %d query heads, %d KV heads of %d dimensions: the heads must "
+                 "divide evenly and have a multiple of 16 dimensions, at most 512",
+                 file.path().c_str(), a.n_heads, a.n_kv_heads, a.head_dim));
     }
   }
   if (!(spec.norm_eps >= 0 && spec.norm_eps < 1)) {
@@ -116,8 +116,8 @@ Result<ModelSpec> read_model_spec(const GgufFile& file) {
     }
     known += std::string(known.empty() ? "" : ", ") + architecture.name;
   }
-  return unsupported(file.path() + ": architecture \"" + name + "\" is not supported; these are: " +
-                     known);
+  return unsupported(file.path() + ": architecture \"" + name +
+                     "\" is not supported; these are: " + known);
 }
 
 Result<ModelSpec> read_common_spec(const GgufFile& file) {
@@ -128,14 +128,16 @@ Result<ModelSpec> read_common_spec(const GgufFile& file) {
   TIERKV_ASSIGN_OR_RETURN(spec.n_layers, bounded(file, a + "block_count", 1, 1024));
   TIERKV_ASSIGN_OR_RETURN(spec.n_embd, bounded(file, a + "embedding_length", 32, 1 << 17));
   TIERKV_ASSIGN_OR_RETURN(spec.n_context, bounded(file, a + "context_length", 1, 1 << 28));
-  TIERKV_ASSIGN_OR_RETURN(const int64_t n_ff, bounded(file, a + "feed_forward_length", 32, 1 << 20));
-  TIERKV_ASSIGN_OR_RETURN(const int64_t n_heads, bounded(file, a + "attention.head_count", 1, 1024));
+  TIERKV_ASSIGN_OR_RETURN(const int64_t n_ff,
+                          bounded(file, a + "feed_forward_length", 32, 1 << 20));
+  TIERKV_ASSIGN_OR_RETURN(const int64_t n_heads,
+                          bounded(file, a + "attention.head_count", 1, 1024));
   const uint64_t default_kv = n_heads;
-  TIERKV_ASSIGN_OR_RETURN(const int64_t n_kv_heads, bounded(file, a + "attention.head_count_kv", 1,
-                                                            n_heads, &default_kv));
+  TIERKV_ASSIGN_OR_RETURN(const int64_t n_kv_heads,
+                          bounded(file, a + "attention.head_count_kv", 1, n_heads, &default_kv));
   const uint64_t default_dim = spec.n_embd / n_heads;
-  TIERKV_ASSIGN_OR_RETURN(const int64_t head_dim, bounded(file, a + "attention.key_length", 1, 512,
-                                                          &default_dim));
+  TIERKV_ASSIGN_OR_RETURN(const int64_t head_dim,
+                          bounded(file, a + "attention.key_length", 1, 512, &default_dim));
   const uint64_t key_dim = head_dim;
   TIERKV_RETURN_IF_ERROR(
       bounded(file, a + "attention.value_length", key_dim, key_dim, &key_dim).status());

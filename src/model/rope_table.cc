@@ -9,8 +9,8 @@ std::vector<RopeTable::Kind> RopeTable::list_kinds(const ModelSpec& spec,
                                                    std::vector<int>* kind_of_layer) {
   std::vector<Kind> kinds;
   for (const LayerSpec& layer : spec.layers) {
-    const Kind wanted = {layer.rope_base, layer.rope_scale, layer.rope_factors,
-                         layer.attention.head_dim / 2, {}};
+    const Kind wanted = {
+        layer.rope_base, layer.rope_scale, layer.rope_factors, layer.attention.head_dim / 2, {}};
     const auto same = [&](const Kind& k) {
       return k.base == wanted.base && k.scale == wanted.scale && k.factors == wanted.factors &&
              k.n_pairs == wanted.n_pairs;

@@ -85,7 +85,8 @@ class TinyModel {
     }
   }
 
-  void add(const std::string& name, const std::vector<uint64_t>& dims, float spread, float mean = 0) {
+  void add(const std::string& name, const std::vector<uint64_t>& dims, float spread,
+           float mean = 0) {
     uint64_t n = 1;
     for (const uint64_t dim : dims) n *= dim;
     std::normal_distribution<float> normal(mean, spread > 0 ? spread : 1e-9f);

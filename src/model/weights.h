@@ -17,16 +17,16 @@
 namespace tierkv {
 
 struct LayerWeights {
-  const float* attn_norm = nullptr;       // [n_embd]
-  PackedMatrix attn_q, attn_k, attn_v;    // [n_heads * head_dim, n_embd] and for KV heads
+  const float* attn_norm = nullptr;     // [n_embd]
+  PackedMatrix attn_q, attn_k, attn_v;  // [n_heads * head_dim, n_embd] and for KV heads
   const float *attn_q_bias = nullptr, *attn_k_bias = nullptr, *attn_v_bias = nullptr;  // or null
   const float *attn_q_norm = nullptr, *attn_k_norm = nullptr;  // [head_dim], with qk_norm
-  PackedMatrix attn_output;               // [n_embd, n_heads * head_dim]
-  const float* post_attention_norm = nullptr;  // [n_embd], with post_norms
-  const float* ffn_norm = nullptr;        // [n_embd]
-  PackedMatrix ffn_gate, ffn_up;          // [n_ff, n_embd]
-  PackedMatrix ffn_down;                  // [n_embd, n_ff]
-  const float* post_ffw_norm = nullptr;   // [n_embd], with post_norms
+  PackedMatrix attn_output;                                    // [n_embd, n_heads * head_dim]
+  const float* post_attention_norm = nullptr;                  // [n_embd], with post_norms
+  const float* ffn_norm = nullptr;                             // [n_embd]
+  PackedMatrix ffn_gate, ffn_up;                               // [n_ff, n_embd]
+  PackedMatrix ffn_down;                                       // [n_embd, n_ff]
+  const float* post_ffw_norm = nullptr;                        // [n_embd], with post_norms
 };
 
 // Bytes done and in all, while loading. Returning false cancels.
@@ -41,8 +41,8 @@ class Weights {
   static Result<Weights> load(const GgufFile& file, const ModelSpec& spec, MemoryBudget& budget,
                               ThreadPool& pool, const LoadProgress& progress = {});
 
-  PackedMatrix token_embd;  // [n_vocab, n_embd]
-  PackedMatrix output;      // [n_vocab, n_embd]; token_embd itself when tied
+  PackedMatrix token_embd;             // [n_vocab, n_embd]
+  PackedMatrix output;                 // [n_vocab, n_embd]; token_embd itself when tied
   const float* output_norm = nullptr;  // [n_embd]
   const float* rope_freqs = nullptr;   // [head_dim / 2] or null
   std::vector<LayerWeights> layers;

@@ -40,7 +40,8 @@ Result<std::vector<TokenId>> encode_rendered(const Tokenizer& tokenizer, std::st
     const size_t at = rendered.find(content);
     if (at == std::string_view::npos) {
       return invalid_argument(
-          "a message holds the text of a control token, and the chat template changes the message so "
+          "a message holds the text of a control token, and the chat template changes the message "
+          "so "
           "that it can't be kept apart; take that text out");
     }
     TIERKV_RETURN_IF_ERROR(append(tokenizer, rendered.substr(0, at), true, &ids));
@@ -64,8 +65,7 @@ Result<std::vector<TokenId>> encode_chat(const Engine& engine,
   return ids;
 }
 
-Result<std::vector<TokenId>> encode_next_turn(const Engine& engine,
-                                              std::vector<ChatMessage> before,
+Result<std::vector<TokenId>> encode_next_turn(const Engine& engine, std::vector<ChatMessage> before,
                                               const std::string& answer, const std::string& user) {
   TIERKV_ASSIGN_OR_RETURN(std::string read, apply_chat_template(engine, before));
   read += answer;

@@ -43,8 +43,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
                           static_cast<long long>(engine->spec_.n_vocab)));
   }
   engine->kernels_ = &kernels_for(isa);
-  const int n_threads =
-      options.n_threads > 0 ? options.n_threads : ThreadPool::available_cpus();
+  const int n_threads = options.n_threads > 0 ? options.n_threads : ThreadPool::available_cpus();
   engine->pool_ = std::make_unique<ThreadPool>(n_threads);
   engine->weight_bytes_ = Weights::resident_bytes(engine->file_, engine->spec_);
   engine->measure_overhead();

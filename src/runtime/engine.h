@@ -1,5 +1,5 @@
-// A model made ready to run: file checked, tokenizer built, weights packed. Opening is two steps, so
-// that a request can be judged (does it fit the RAM budget?) before the weights are read.
+// A model made ready to run: file checked, tokenizer built, weights packed. Opening is two steps,
+// so that a request can be judged (does it fit the RAM budget?) before the weights are read.
 #pragma once
 
 #include <cstdint>

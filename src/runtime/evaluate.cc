@@ -64,8 +64,8 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
 // Without a comparison: one pass over the text.
 Result<EvalResult> evaluate_exact(Engine& engine, std::span<const int32_t> text,
                                   const EvalOptions& options, const EvalProgress& progress) {
-  TIERKV_ASSIGN_OR_RETURN(auto session, open_session(engine, options, options.kv,
-                                                     options.prefix + options.tokens));
+  TIERKV_ASSIGN_OR_RETURN(
+      auto session, open_session(engine, options, options.kv, options.prefix + options.tokens));
   Tally tally(engine.kernels());
   const int64_t n_vocab = engine.spec().n_vocab;
   const int64_t last = options.prefix + options.tokens - 1;
@@ -87,8 +87,8 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
                                           const EvalOptions& options,
                                           const EvalProgress& progress) {
   const int64_t n_vocab = engine.spec().n_vocab, total = 2 * options.prefix + options.tokens;
-  TIERKV_ASSIGN_OR_RETURN(auto exact, open_session(engine, options, KvSpec{ForcedLayout::kExact, {}},
-                                                   options.prefix));
+  TIERKV_ASSIGN_OR_RETURN(
+      auto exact, open_session(engine, options, KvSpec{ForcedLayout::kExact, {}}, options.prefix));
   TIERKV_ASSIGN_OR_RETURN(auto test, open_session(engine, options, options.kv, options.prefix));
   int64_t offset = 0;
   const auto prefill_progress = [&](int64_t done, int64_t) {
@@ -142,8 +142,9 @@ Result<EvalResult> evaluate(Engine& engine, std::span<const int32_t> text,
   }
   const int64_t needed = options.prefix + options.tokens;
   if (static_cast<int64_t>(text.size()) < needed) {
-    return invalid_argument(format("the text has %zu tokens, but prefix and evaluated part need %lld",
-                                   text.size(), static_cast<long long>(needed)));
+    return invalid_argument(
+        format("the text has %zu tokens, but prefix and evaluated part need %lld", text.size(),
+               static_cast<long long>(needed)));
   }
   const bool exact = options.kv.forced == ForcedLayout::kExact;
   if (!exact && options.prefix == 0) {

@@ -1,7 +1,7 @@
-// How much a cache layout costs in accuracy: perplexity of a text, and the KL divergence of its next-
-// token distributions from those of the exact cache. The setting of docs/decisions.md, "how accuracy is
-// measured": a prefix is prefilled exactly and settled into its tiers, then the rest of the text is
-// read token by token (teacher forcing), each new token kept exact.
+// How much a cache layout costs in accuracy: perplexity of a text, and the KL divergence of its
+// next- token distributions from those of the exact cache. The setting of docs/decisions.md, "how
+// accuracy is measured": a prefix is prefilled exactly and settled into its tiers, then the rest of
+// the text is read token by token (teacher forcing), each new token kept exact.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct EvalOptions {
   KvSpec kv;
   double kld_budget = kDefaultKldBudget;
   std::string flash_directory;
-  // kFloat32 isolates what the layout does: with kInt8, any change at all shows up as the rounding noise
-  // of two runs whose activations round differently.
+  // kFloat32 isolates what the layout does: with kInt8, any change at all shows up as the rounding
+  // noise of two runs whose activations round differently.
   Activations activations = Activations::kFloat32;
   // Called with the logits under test, [n, n_vocab], of predictions for text positions first.. .
   std::function<void(int64_t first, int64_t n, const float* logits)> on_logits;
@@ -34,8 +34,8 @@ struct EvalResult {
   double ppl = 0;        // under the layout
   double ppl_exact = 0;  // under the exact cache; equals ppl when that is the layout
   double kld = 0, kld_p99 = 0, kld_max = 0;  // nats, of exact from layout
-  double top1 = 1;       // share of positions with the same most likely token
-  double bits_per_element = 16;  // of Tier-1
+  double top1 = 1;                           // share of positions with the same most likely token
+  double bits_per_element = 16;              // of Tier-1
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens after settling
 };
 

@@ -18,25 +18,37 @@ constexpr CodecId kLadder[] = {{8, 8}, {8, 6}, {6, 6}, {6, 5}, {6, 4}, {5, 5}, {
 // sum is the default for models without a profile (docs/decisions.md, "default accuracy table").
 double default_k_kld(int bits) {
   switch (bits) {
-    case 8: return 0.00001;
-    case 6: return 0.00010;
-    case 5: return 0.00035;
-    case 4: return 0.0016;
-    default: return 0.010;
+    case 8:
+      return 0.00001;
+    case 6:
+      return 0.00010;
+    case 5:
+      return 0.00035;
+    case 4:
+      return 0.0016;
+    default:
+      return 0.010;
   }
 }
 double default_v_kld(int bits) {
   switch (bits) {
-    case 8: return 0.00001;
-    case 6: return 0.00003;
-    case 5: return 0.00010;
-    case 4: return 0.00035;
-    case 3: return 0.0014;
-    default: return 0.012;
+    case 8:
+      return 0.00001;
+    case 6:
+      return 0.00003;
+    case 5:
+      return 0.00010;
+    case 4:
+      return 0.00035;
+    case 3:
+      return 0.0014;
+    default:
+      return 0.012;
   }
 }
 
-// Seconds of decode attention a stored byte: float16 and codes (docs/decisions.md, "default costs").
+// Seconds of decode attention a stored byte: float16 and codes (docs/decisions.md, "default
+// costs").
 constexpr double kExactSecondsPerByte = 1.0 / 12e9;
 constexpr double kCodeSecondsPerByte = 1.0 / 8e9;
 
@@ -74,9 +86,10 @@ Result<KvSpec> parse_kv_spec(const std::string& text) {
   } else {
     const Result<CodecId> codec = parse_codec(text);
     if (!codec.ok()) {
-      return invalid_argument("KV layout \"" + text +
-                              "\" is unknown; give exact, flash, auto or a codec such as k5v4 (K of "
-                              "3, 4, 5, 6 or 8 bits, V of 2, 3, 4, 5, 6 or 8)");
+      return invalid_argument(
+          "KV layout \"" + text +
+          "\" is unknown; give exact, flash, auto or a codec such as k5v4 (K of "
+          "3, 4, 5, 6 or 8 bits, V of 2, 3, 4, 5, 6 or 8)");
     }
     spec.forced = *codec == CodecId{} ? ForcedLayout::kExact : ForcedLayout::kAllTier1;
     spec.codec = *codec;
@@ -110,8 +123,7 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
   input.kld_budget = request.kld_budget;
   input.flash_allowed = !request.flash_directory.empty();
   const int64_t total_pages = pages_for(input.total_tokens) + 1;
-  input.fixed_bytes =
-      std::min(layout.window_pages(chunk), total_pages) * layout.window_page_bytes;
+  input.fixed_bytes = std::min(layout.window_pages(chunk), total_pages) * layout.window_page_bytes;
   if (layout.full_layers.empty()) return input;
   // One page of headroom: the copy that is being encoded, or the page that a next chunk begins. And
   // the staging ring, even if flash comes into use only once the answer passes the prediction.

@@ -46,8 +46,8 @@ Result<Plan> plan_request(const KvRequest& request, const PlanInput& input);
 // Exact pages that may be in RAM while the prompt is read.
 int64_t prefill_pages(const KvLayout& layout, const PlanInput& input);
 
-// OK when the prompt can be read in chunks of `chunk` tokens: its exact pages fit in RAM, or flash may
-// take those that don't. Else kResourceExhausted.
+// OK when the prompt can be read in chunks of `chunk` tokens: its exact pages fit in RAM, or flash
+// may take those that don't. Else kResourceExhausted.
 Status check_prefill(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
                      int64_t chunk);
 

@@ -32,7 +32,8 @@ int32_t Sampler::sample(std::span<float> logits, std::span<const int32_t> recent
   return draw();
 }
 
-// Each recent token once: divides positive logits, multiplies negative ones (CTRL, arXiv 1909.05858).
+// Each recent token once: divides positive logits, multiplies negative ones (CTRL, arXiv
+// 1909.05858).
 void Sampler::penalise(std::span<float> logits, std::span<const int32_t> recent) const {
   const size_t n = std::min<size_t>(recent.size(), static_cast<size_t>(options_.repeat_last_n));
   std::vector<int32_t> tokens(recent.end() - static_cast<std::ptrdiff_t>(n), recent.end());
@@ -53,9 +54,9 @@ void Sampler::collect(std::span<const float> logits) {
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
   };
-  const size_t keep = options_.top_k == 0
-                          ? candidates_.size()
-                          : std::min<size_t>(candidates_.size(), static_cast<size_t>(options_.top_k));
+  const size_t keep = options_.top_k == 0 ? candidates_.size()
+                                          : std::min<size_t>(candidates_.size(),
+                                                             static_cast<size_t>(options_.top_k));
   std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(keep),
                     candidates_.end(), better);
   candidates_.resize(keep);
@@ -66,7 +67,8 @@ int32_t Sampler::draw() {
   const float best = candidates_[0].logit;
   std::vector<double> p(candidates_.size());
   double total = 0;
-  for (size_t i = 0; i < p.size(); ++i) total += p[i] = std::exp(double{candidates_[i].logit} - best);
+  for (size_t i = 0; i < p.size(); ++i)
+    total += p[i] = std::exp(double{candidates_[i].logit} - best);
   size_t n = 0;
   for (double seen = 0; n < p.size(); ++n) {
     const bool enough = seen >= options_.top_p * total;

@@ -1,5 +1,6 @@
-// From logits to a token: repetition penalty, then temperature, top-k, top-p and min-p, in the order
-// and with the meanings llama.cpp's flags have. Temperature 0 is greedy: the first largest logit.
+// From logits to a token: repetition penalty, then temperature, top-k, top-p and min-p, in the
+// order and with the meanings llama.cpp's flags have. Temperature 0 is greedy: the first largest
+// logit.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,8 @@ TEST(Sampler, DrawsFromTheTemperedSoftmax) {
 }
 
 TEST(Sampler, TopKTopPAndMinPCutTheTail) {
-  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.15f),
+                                     std::log(0.05f)};
   SamplingOptions options = plain(1);
   options.top_k = 2;
   EXPECT_EQ(shares(options, logits)[2], 0);

@@ -50,23 +50,41 @@ int64_t choose_chunk(Engine& engine, const SessionOptions& options) {
   return kLeastChunk;
 }
 
+int64_t context_of(const Engine& engine, const SessionOptions& options) {
+  return options.n_context > 0 ? options.n_context : engine.spec().n_context;
+}
+
+Status check_context(int64_t n_tokens, int64_t n_context) {
+  if (n_tokens <= n_context) return {};
+  return invalid_argument(
+      format("%lld tokens do not fit in the context of %lld; shorten the text, or "
+             "raise -c if the model can use more",
+             static_cast<long long>(n_tokens), static_cast<long long>(n_context)));
+}
+
 }  // namespace
 
 const char* stop_reason_name(StopReason reason) {
   switch (reason) {
-    case StopReason::kEndOfText: return "stop";
-    case StopReason::kLength: return "length";
-    case StopReason::kContextFull: return "context";
-    case StopReason::kRamFull: return "ram";
-    case StopReason::kCancelled: return "cancelled";
-    case StopReason::kCallback: return "callback";
+    case StopReason::kEndOfText:
+      return "stop";
+    case StopReason::kLength:
+      return "length";
+    case StopReason::kContextFull:
+      return "context";
+    case StopReason::kRamFull:
+      return "ram";
+    case StopReason::kCancelled:
+      return "cancelled";
+    case StopReason::kCallback:
+      return "callback";
   }
   return "unknown";
 }
 
 uint64_t Session::least_ram(Engine& engine, const SessionOptions& options) {
-  const uint64_t weights = engine.loaded() ? engine.budget().used(MemoryKind::kWeights)
-                                           : engine.weight_bytes();
+  const uint64_t weights =
+      engine.loaded() ? engine.budget().used(MemoryKind::kWeights) : engine.weight_bytes();
   const uint64_t session = fixed_scratch(engine, options, kLeastChunk) +
                            least_kv_ram(engine.kv_layout(), options.request, kLeastChunk);
   return engine.budget().used(MemoryKind::kOverhead) + weights +
@@ -74,10 +92,12 @@ uint64_t Session::least_ram(Engine& engine, const SessionOptions& options) {
 }
 
 Status Session::check_fits(Engine& engine, const SessionOptions& options) {
+  TIERKV_RETURN_IF_ERROR(check_context(options.request.n_prompt, context_of(engine, options)));
   if (chunk_fits(engine, options, kLeastChunk)) return {};
   const uint64_t least = least_ram(engine, options);
   return resource_exhausted(format(
-      "the RAM budget of %s is too small: weights %s, the process %s, %lld tokens of prompt and %lld "
+      "the RAM budget of %s is too small: weights %s, the process %s, %lld tokens of prompt and "
+      "%lld "
       "of answer; give at least --ram %s",
       format_size(engine.budget().limit()).c_str(), format_size(engine.weight_bytes()).c_str(),
       format_size(engine.budget().used(MemoryKind::kOverhead)).c_str(),
@@ -91,16 +111,16 @@ Result<std::unique_ptr<Session>> Session::create(Engine& engine, const SessionOp
   engine.measure_overhead();
   TIERKV_RETURN_IF_ERROR(check_fits(engine, options));
   std::unique_ptr<Session> session(new Session(engine, options));
-  session->n_context_ = options.n_context > 0 ? options.n_context : engine.spec().n_context;
+  session->n_context_ = context_of(engine, options);
   session->chunk_ = choose_chunk(engine, options);
   TIERKV_RETURN_IF_ERROR(session->allocate());
   return session;
 }
 
 Status Session::allocate() {
-  TIERKV_ASSIGN_OR_RETURN(decoder_, Decoder::create(engine_.spec(), engine_.weights(),
-                                                    engine_.kernels(), engine_.pool(),
-                                                    engine_.budget(), chunk_, options_.activations));
+  TIERKV_ASSIGN_OR_RETURN(
+      decoder_, Decoder::create(engine_.spec(), engine_.weights(), engine_.kernels(),
+                                engine_.pool(), engine_.budget(), chunk_, options_.activations));
   FlashOptions flash;
   flash.file_system = &engine_.file_system();
   flash.directory = options_.request.flash_directory;
@@ -109,9 +129,8 @@ Status Session::allocate() {
   TIERKV_ASSIGN_OR_RETURN(
       cache_, TieredCache::create(engine_.kv_layout(), engine_.budget(), engine_.kernels(),
                                   engine_.pool(), chunk_, std::move(flash)));
-  TIERKV_ASSIGN_OR_RETURN(logits_,
-                          Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
-                                           engine_.spec().n_vocab * sizeof(float)));
+  TIERKV_ASSIGN_OR_RETURN(logits_, Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
+                                                    engine_.spec().n_vocab * sizeof(float)));
   const uint64_t codec_scratch =
       buffer_footprint(engine_.pool().size() * rotated_scratch_bytes(512));
   const uint64_t free = engine_.budget().available();
@@ -121,21 +140,13 @@ Status Session::allocate() {
   return {};
 }
 
-Status Session::check_context(int64_t n_tokens) const {
-  if (length() + n_tokens <= n_context_) return {};
-  return invalid_argument(format("%lld tokens do not fit in the context of %lld; shorten the text or "
-                                 "raise -c if the model can use more",
-                                 static_cast<long long>(length() + n_tokens),
-                                 static_cast<long long>(n_context_)));
-}
-
 Status Session::prefill(std::span<const int32_t> tokens, const PrefillProgress& progress,
                         const std::atomic<bool>* cancel) {
   // A token that was sampled but not read yet comes first.
   std::vector<int32_t> todo(tokens_.begin() + length(), tokens_.end());
   todo.insert(todo.end(), tokens.begin(), tokens.end());
   if (todo.empty()) return invalid_argument("the prompt is empty");
-  TIERKV_RETURN_IF_ERROR(check_context(static_cast<int64_t>(todo.size())));
+  TIERKV_RETURN_IF_ERROR(check_context(length() + static_cast<int64_t>(todo.size()), n_context_));
   tokens_.resize(length());
   const double start = now();
   const int64_t total = static_cast<int64_t>(todo.size());
@@ -203,9 +214,10 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
       break;
     }
     const Status status = decoder_->forward({&token, 1}, *cache_, cancel);
-    if (status.code() == StatusCode::kCancelled || status.code() == StatusCode::kResourceExhausted) {
-      result.stop = status.code() == StatusCode::kCancelled ? StopReason::kCancelled
-                                                            : StopReason::kRamFull;
+    if (status.code() == StatusCode::kCancelled ||
+        status.code() == StatusCode::kResourceExhausted) {
+      result.stop =
+          status.code() == StatusCode::kCancelled ? StopReason::kCancelled : StopReason::kRamFull;
       result.stop_detail = status.message();
       break;
     }
@@ -220,13 +232,13 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
 
 Status Session::score(std::span<const int32_t> tokens, int64_t batch,
                       const std::function<void(int64_t, int64_t, const float*)>& sink) {
-  TIERKV_RETURN_IF_ERROR(check_context(static_cast<int64_t>(tokens.size())));
+  TIERKV_RETURN_IF_ERROR(check_context(length() + static_cast<int64_t>(tokens.size()), n_context_));
   const int64_t total = static_cast<int64_t>(tokens.size());
   constexpr int64_t kLogitRows = 16;
-  TIERKV_ASSIGN_OR_RETURN(
-      Buffer logits, Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
-                                      std::min(kLogitRows, std::min(batch, chunk_)) *
-                                          engine_.spec().n_vocab * sizeof(float)));
+  TIERKV_ASSIGN_OR_RETURN(Buffer logits,
+                          Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
+                                           std::min(kLogitRows, std::min(batch, chunk_)) *
+                                               engine_.spec().n_vocab * sizeof(float)));
   for (int64_t done = 0; done < total;) {
     const int64_t n = std::min({batch, chunk_, total - done});
     const std::span<const int32_t> chunk = tokens.subspan(done, n);

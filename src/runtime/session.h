@@ -1,5 +1,5 @@
-// One conversation: reads prompts, plans where their KV goes, generates answers. The way of a request
-// is in docs/architecture.md.
+// One conversation: reads prompts, plans where their KV goes, generates answers. The way of a
+// request is in docs/architecture.md.
 #pragma once
 
 #include <atomic>
@@ -74,7 +74,8 @@ class Session {
 
   // Logits of the last token read. Valid until the next call.
   std::span<float> logits() { return logits_.span<float>(); }
-  // Reads tokens already known and gives their logits [n, n_vocab] to `sink` in batches: evaluation.
+  // Reads tokens already known and gives their logits [n, n_vocab] to `sink` in batches:
+  // evaluation.
   Status score(std::span<const int32_t> tokens, int64_t batch,
                const std::function<void(int64_t first, int64_t n, const float* logits)>& sink);
 
@@ -91,7 +92,6 @@ class Session {
   Session(Engine& engine, const SessionOptions& options) : engine_(engine), options_(options) {}
   Status allocate();
   Status settle();
-  Status check_context(int64_t n_tokens) const;
 
   Engine& engine_;
   SessionOptions options_;

@@ -92,7 +92,7 @@ Status VocabTokenizer::encode_parts(std::string_view text, bool parse_special,
       out.push_back(part.id);
     } else if (add_space_prefix_) {  // ordinary text begins after a special token, or begins the
                                      // text
-      TIERKV_RETURN_IF_ERROR(encode_plain(" " + std::string(part.text), out));
+      TIERKV_RETURN_IF_ERROR(encode_plain(std::string(1, ' ').append(part.text), out));
     } else {
       TIERKV_RETURN_IF_ERROR(encode_plain(part.text, out));
     }

@@ -14,7 +14,7 @@ namespace tierkv::jinja {
 Block parse(std::string_view source, const Limits& limits);
 
 // Recursive descent in the order of Jinja's own ranks; parser.cc has the tags,
-// expression_parser.cc the expressions.
+// expression_parser.cc the operators, operand_parser.cc what stands between them.
 class Parser {
  public:
   Parser(std::vector<Token> tokens, const Limits& limits)

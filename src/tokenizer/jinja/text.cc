@@ -76,7 +76,10 @@ bool is_printable(char32_t c) {
 
 bool is_letter(char32_t c) {
   if (c < 0x80) return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-  return c != kInvalid && c > 0xbf && c != 0xd7 && c != 0xf7 && !is_space(c);
+  const bool symbol = c == 0xd7 || c == 0xf7 || (c >= 0x2000 && c <= 0x2bff) ||
+                      (c >= 0x3000 && c <= 0x3004) || (c >= 0x3008 && c <= 0x3020) ||
+                      (c >= 0xe000 && c <= 0xf8ff) || (c >= 0x1f000 && c <= 0x1faff);
+  return c != kInvalid && c > 0xbf && !symbol && !is_space(c);
 }
 
 namespace {

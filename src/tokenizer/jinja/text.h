@@ -27,7 +27,7 @@ size_t code_point_offset(std::string_view s, size_t index);
 
 bool is_space(char32_t c);      // str.isspace()
 bool is_printable(char32_t c);  // str.isprintable(), nearly
-bool is_letter(char32_t c);     // str.isalpha(), nearly: all of non-ASCII but spaces
+bool is_letter(char32_t c);     // str.isalpha(), nearly: past Latin-1 all but symbols
 char32_t to_upper(char32_t c);  // Latin, Greek, Cyrillic and Armenian; others unchanged
 char32_t to_lower(char32_t c);
 std::string upper(std::string_view s);

@@ -1,0 +1,333 @@
+#!/usr/bin/env python3
+"""The program from outside, with the real models: python cli_test.py [CLASS]...
+
+Environment: TIERKV (the program), TIERKV_MODELS (the folder of models and texts).
+"""
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TIERKV = os.environ.get("TIERKV", "build/bin/tierkv")
+MODELS = pathlib.Path(os.environ.get("TIERKV_MODELS", "models"))
+SMOL = str(MODELS / "smollm2-135m-instruct-q4_1.gguf")
+GEMMA = str(MODELS / "gemma-3-270m-q4_k_m.gguf")
+ORACLE = pathlib.Path(__file__).parent / "oracle"
+MIB = 1 << 20
+
+
+def tierkv(*arguments, stdin=None, **extra):
+    """Runs the program; returns the finished process, its peak RSS in bytes as .rss."""
+    process = subprocess.Popen([TIERKV, *map(str, arguments)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, **extra)
+    out, err = process.communicate(stdin)
+    process.out, process.err = out.decode(errors="replace"), err.decode(errors="replace")
+    return process
+
+
+def run_json(*arguments, **extra):
+    process = tierkv("run", "-m", SMOL, "--temp", 0, "--json", *arguments, **extra)
+    if process.returncode != 0:
+        raise AssertionError(process.err)
+    return json.loads(process.out)
+
+
+def peak_rss(*arguments):
+    """Peak RSS of a run in bytes, as the system accounts it."""
+    pid = os.posix_spawn(TIERKV, [TIERKV, *map(str, arguments)], os.environ,
+                         file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+                                       (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)])
+    _, status, usage = os.wait4(pid, 0)
+    return os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.tmp = pathlib.Path(self.folder.name)
+        self.flash = str(self.tmp / "flash")
+
+    def text(self, name, n_bytes):
+        path = self.tmp / f"{name}-{n_bytes}.txt"
+        data = (MODELS / "texts" / f"{name}.txt").read_bytes()[:n_bytes]
+        path.write_text(data.decode(errors="ignore"))
+        return path
+
+    def refused(self, *arguments, says, **extra):
+        process = tierkv(*arguments, **extra)
+        self.assertGreater(process.returncode, 0, process.out + process.err)  # no signal, no success
+        self.assertIn(says, process.err)
+        return process
+
+
+class Run(Case):
+    def test_json_has_what_scripts_read(self):
+        out = run_json("-p", "Say hello.", "-n", 8)
+        for key in ("text", "tokens", "plan", "bytes", "timings", "peak_rss_bytes"):
+            self.assertIn(key, out)
+        self.assertLessEqual({"n_exact", "n_compressed", "n_offloaded", "codecs"}, set(out["plan"]))
+        self.assertLessEqual({"weights", "scratch", "tier0", "tier1", "tier2", "staging"}, set(out["bytes"]))
+        self.assertLessEqual({"prompt_n", "prompt_per_second", "predicted_n", "predicted_per_second"},
+                             set(out["timings"]))
+        self.assertEqual(len(out["tokens"]), out["timings"]["predicted_n"])
+        self.assertEqual(len(out["plan"]["codecs"]), 30)
+
+    def test_greedy_does_not_depend_on_threads(self):
+        document = self.text("policy", 3000)
+        texts = [run_json("-f", document, "-p", "Go on.", "-n", 24, "-t", t, "--ignore-eos")["tokens"]
+                 for t in (1, 2, 3)]
+        self.assertEqual(texts[0], texts[1])
+        self.assertEqual(texts[0], texts[2])
+
+    def test_every_instruction_set_answers(self):
+        cpu = pathlib.Path("/proc/cpuinfo").read_text()
+        for isa, flag in (("scalar", ""), ("avx2", "avx2"), ("avx512", "avx512_vnni")):
+            if flag not in cpu:
+                continue
+            out = run_json("-p", "What is the capital of France?", "-n", 6,
+                           env={**os.environ, "TIERKV_ISA": isa})
+            self.assertEqual(out["isa"], isa)
+            self.assertEqual(len(out["tokens"]), 6)
+
+    def test_layouts_agree(self):
+        document = self.text("devref", 8700)
+        want = None
+        for kv in ("exact", "flash", "k8v8"):
+            out = run_json("-f", document, "-p", "Summarise this.", "-n", 64, "--ignore-eos", "--kv", kv,
+                           "--flash", self.flash)
+            self.assertGreater(out["timings"]["prompt_n"], 2000)
+            tiers = out["tiers"]
+            self.assertEqual(tiers["n_offloaded"] > 1500, kv == "flash")
+            self.assertEqual(tiers["n_compressed"] > 1500, kv == "k8v8")
+            want = want or out["tokens"]
+            same = next((i for i, (a, b) in enumerate(zip(want, out["tokens"])) if a != b), 64)
+            self.assertGreaterEqual(same, 64 if kv == "flash" else 8, kv)  # k8v8: up to near-ties
+
+    def test_standard_input_and_sampling(self):
+        def sample(seed):
+            process = tierkv("run", "-m", SMOL, "-f", "-", "-p", "Write a poem.", "-n", 16, "-s", seed,
+                             "--json", stdin=b"The sea is wide.")
+            return json.loads(process.out)["tokens"]
+        self.assertEqual(sample(1), sample(1))
+        self.assertNotEqual(sample(1), sample(2))
+
+    def test_text_goes_to_stdout_and_the_summary_to_stderr(self):
+        process = tierkv("run", "-m", SMOL, "-p", "Say hello.", "-n", 8, "--temp", 0)
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("Tier-0", process.err)
+        self.assertNotIn("Tier-0", process.out)
+
+    def test_chat_keeps_its_context(self):
+        process = tierkv("chat", "-m", SMOL, "--temp", 0, "-n", 24,
+                         stdin=b"My name is Ada.\nWhat is my name?\n/tiers\n/exit\n")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("Ada", process.out)
+        self.assertIn("Tier-0", process.err)
+
+    def test_inspect(self):
+        out = json.loads(tierkv("inspect", "-m", SMOL, "--json", "--tensors", "--metadata").out)
+        self.assertEqual(out["kv_bytes_per_token"], 23040)
+        self.assertEqual(len(out["tensors"]), 272)
+        self.assertEqual(out["metadata"]["tokenizer.ggml.tokens"], "array of 49152")
+        fits = out["fits"][-1]
+        self.assertLess(fits["least_ram"], fits["least_ram_exact"])
+        self.assertIn("least --ram", tierkv("inspect", "-m", GEMMA).out)
+
+    def test_interrupt_stops_cleanly(self):
+        process = subprocess.Popen([TIERKV, "run", "-m", SMOL, "-f", str(self.text("policy", 30000)),
+                                    "-p", "Why?", "--flash", self.flash], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        start = time.time()
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.time() - start, 20)
+
+
+class Budget(Case):
+    DOCUMENT = 27500  # bytes of the policy manual: more than 6,000 tokens with the template
+
+    def arguments(self, ram, *more):
+        return ("-f", self.text("policy", self.DOCUMENT), "-p", "What is this document about?", "-n", 32,
+                "--ram", ram, "--flash", self.flash, *more)
+
+    def test_long_document_in_little_ram(self):
+        out = run_json(*self.arguments("150M", "--ignore-eos"))
+        self.assertGreater(out["timings"]["prompt_n"], 6000)
+        self.assertLess(out["plan"]["n_exact"], 1500)
+        self.assertGreater(out["tiers"]["n_compressed"], 0)
+        self.assertGreater(out["tiers"]["n_offloaded"], 0)
+        self.assertEqual(sum(out["tiers"][k] for k in ("n_exact", "n_compressed", "n_offloaded")),
+                         out["timings"]["prompt_n"] + 32 - 1)  # the last token is not read back
+        self.assertLessEqual(out["peak_rss_bytes"], 150 * MIB)
+        self.assertFalse(list(pathlib.Path(self.flash).iterdir()))  # nothing is left on disk
+
+    def test_peak_rss_stays_under_the_ceiling(self):
+        for ram in (135, 150, 170):
+            code, rss = peak_rss("run", "-m", SMOL, "--temp", "0", *self.arguments(f"{ram}M"))
+            self.assertEqual(code, 0)
+            self.assertLessEqual(rss, ram * MIB)
+
+    def test_survives_in_a_cgroup_of_that_size(self):
+        group = None
+        for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            path = pathlib.Path(root) / f"tierkv-test-{os.getpid()}"
+            try:
+                path.mkdir()
+                (path / limit).write_text(str(150 * MIB))
+                group = path
+                break
+            except OSError:
+                if path.exists():
+                    path.rmdir()
+        if group is None:
+            self.skipTest("no cgroup can be made here")
+        self.addCleanup(group.rmdir)
+        enter = lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+        process = tierkv("run", "-m", SMOL, "--temp", 0, *self.arguments("150M"), preexec_fn=enter)
+        self.assertEqual(process.returncode, 0, process.err)
+
+    def test_too_little_is_refused_with_what_would_do(self):
+        for more in ((), ("--kv", "exact"), ("--no-flash",)):
+            arguments = list(self.arguments("100M", *more))
+            if "--no-flash" in more:
+                at = arguments.index("--flash")
+                del arguments[at:at + 2]
+            start = time.time()
+            process = self.refused("run", "-m", SMOL, *arguments, says="give at least --ram ")
+            self.assertLess(time.time() - start, 10)  # at once: no weights were read
+            least = process.err.split("give at least --ram ")[1].split()[0].rstrip(".;")
+            arguments[arguments.index("100M")] = least
+            code, rss = peak_rss("run", "-m", SMOL, "--temp", "0", *arguments)
+            self.assertEqual(code, 0, least)
+            self.assertLessEqual(rss, int(least[:-1]) * MIB)
+
+    def test_an_answer_longer_than_expected_stays_in_the_budget(self):
+        arguments = ("-f", self.text("policy", 4000), "-p", "Go on.", "-n", 300, "--ignore-eos", "--expect", 8,
+                     "--flash", self.flash)
+        code, rss = peak_rss("run", "-m", SMOL, "--temp", "0", "--ram", "145M", *arguments)
+        self.assertEqual(code, 0)
+        self.assertLessEqual(rss, 145 * MIB)
+
+
+class Faults(Case):
+    def test_bad_requests(self):
+        self.refused("run", "-m", SMOL, says="nothing to ask")
+        self.refused("run", "-m", SMOL, "-p", "x", "--ram", "lots", says="300M")
+        self.refused("run", "-m", SMOL, "-p", "x", "--kv", "k9v9", says="k5v4")
+        self.refused("run", "-m", SMOL, "-p", "x", "--quality", "superb", says="balanced")
+        self.refused("run", "-m", SMOL, "-p", "x", "--temp", "-1", says="temperature")
+        self.refused("run", "-m", SMOL, "-p", "x", "--no-flash", "--kv", "flash", says="--no-flash")
+        self.refused("run", "-m", "/nowhere.gguf", "-p", "x", says="/nowhere.gguf")
+        self.refused("run", "-m", "/", "-p", "x", says="not a regular file")
+        self.refused("run", "-m", SMOL, "-f", "/nowhere.txt", says="/nowhere.txt")
+        self.refused("run", "-m", SMOL, "-p", "word " * 20000, says="context")
+        self.refused("run", "-m", SMOL, "-p", "x", "--ram", "64M", "--json", says="give at least")
+        self.refused("run", "-m", SMOL, "-p", "x", says="scalar", env={**os.environ, "TIERKV_ISA": "avx9"})
+        self.refused("eval", "-m", SMOL, "-f", self.text("policy", 500), says="tokens")
+        self.refused("chat", "-m", GEMMA, says="chat template")
+
+    def test_invalid_utf8_names_the_place(self):
+        path = self.tmp / "bad.txt"
+        path.write_bytes(b"good text \xff\xfe and more")
+        self.refused("run", "-m", SMOL, "-f", path, "-p", "x", says="10")
+        empty = self.tmp / "empty.txt"
+        empty.write_bytes(b"")
+        self.refused("run", "-m", SMOL, "-f", empty, says="empty")
+
+    def test_damaged_models_are_refused(self):
+        data = pathlib.Path(SMOL).read_bytes()
+        damaged = self.tmp / "damaged.gguf"
+        for length in (0, 3, 4, 8, 23, 24, 25, 1000, 100000, 1 << 20, 3 << 20, len(data) // 2, len(data) - 1):
+            damaged.write_bytes(data[:length])
+            self.refused("run", "-m", damaged, "-p", "x", "-n", 1, says=str(damaged))
+        def overwrite(at, value):
+            damaged.write_bytes(data[:at] + value + data[at + len(value):])
+        for at, value in ((0, b"GGML"), (4, b"\x09"), (8, b"\xff" * 8), (16, b"\xff" * 8), (24, b"\xff" * 8),
+                          (24, b"\x00" * 8)):
+            overwrite(at, value)
+            self.refused("run", "-m", damaged, "-p", "x", "-n", 1, says=str(damaged))
+
+    def test_bit_flips_in_the_header_never_crash(self):
+        data = bytearray(pathlib.Path(SMOL).read_bytes())
+        damaged = self.tmp / "flipped.gguf"
+        damaged.write_bytes(data)
+        chance = random.Random(3)
+        with open(damaged, "r+b") as file:
+            for _ in range(40):
+                # Early keys, and the tensor table at the header's end (the vocabulary lies between).
+                at = chance.choice((chance.randrange(0, 900), chance.randrange(1_700_000, 1_790_000)))
+                file.seek(at)
+                file.write(bytes([data[at] ^ 1 << chance.randrange(8)]))
+                file.flush()
+                process = tierkv("inspect", "-m", damaged)
+                self.assertIn(process.returncode, (0, 1), f"byte {at}: {process.err}")
+                if process.returncode == 1:
+                    self.assertIn("error: ", process.err)
+                file.seek(at)
+                file.write(bytes([data[at]]))
+
+    def test_flash_directories_that_do_not_serve(self):
+        document = self.text("policy", 9000)
+        blocker = self.tmp / "file"
+        blocker.write_text("in the way")
+        arguments = ("run", "-m", SMOL, "-f", document, "-p", "x", "-n", 2, "--kv", "flash", "--temp", 0)
+        self.refused(*arguments, "--flash", blocker / "under", says=str(blocker))
+        self.refused(*arguments, "--flash", self.tmp / "no" / "such" / "place", says="flash directory")
+        mount = self.tmp / "small"
+        mount.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", mount],
+                          stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("no small file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", mount])
+        self.refused(*arguments, "--flash", mount, says="No space left")
+
+
+class Oracle(Case):
+    """Logits against an independent float32 forward pass (oracle/reference.py)."""
+
+    def compare(self, model, vocab, max_kld, activations):
+        text, ids = self.text("devref", 1200), self.tmp / "ids.json"
+        ours, reference = self.tmp / "ours.f32", self.tmp / "reference.f32"
+        n = 192
+        process = tierkv("eval", "-m", model, "-f", text, "--prefix", 0, "--tokens", n, "--kv", "exact",
+                         "--activations", activations, "--dump-logits", ours, "--dump-tokens", ids, "--json")
+        self.assertEqual(process.returncode, 0, process.err)
+        subprocess.run([sys.executable, ORACLE / "reference.py", model, ids, reference, "--tokens", str(n)],
+                       check=True, stdout=subprocess.DEVNULL)
+        checked = subprocess.run([sys.executable, ORACLE / "compare_reference.py", reference, ours, ids,
+                                  "--vocab", str(vocab), "--first", "0", "--max-kld", str(max_kld),
+                                  "--max-ppl-ratio", "1.02"], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout)
+        return json.loads(checked.stdout)
+
+    # float32 activations leave float16 K and V and the order of sums: next to nothing. int8 ones may
+    # cost what docs/decisions.md measured over 700 tokens, with room for 192 being fewer.
+    def test_smollm2(self):
+        self.compare(SMOL, 49152, 2e-5, "f32")
+        self.compare(SMOL, 49152, 0.004, "int8")
+
+    def test_gemma3(self):
+        self.compare(GEMMA, 262144, 2e-5, "f32")
+        self.compare(GEMMA, 262144, 0.005, "int8")
+
+    def test_eval_compares_layouts(self):
+        out = json.loads(tierkv("eval", "-m", SMOL, "-f", self.text("policy", 9000), "--prefix", 1024,
+                                "--tokens", 64, "--kv", "k5v4", "--json").out)
+        for key in ("ppl", "kld", "kld_p99", "top1", "bits_per_element"):
+            self.assertIn(key, out)
+        self.assertAlmostEqual(out["bits_per_element"], 4.75)
+        self.assertGreater(out["kld"], 1e-6)
+        self.assertLess(out["kld"], 5e-3)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
