@@ -90,8 +90,7 @@ Status VocabTokenizer::encode_parts(std::string_view text, bool parse_special,
   for (const TextPart& part : specials_->split(text, parse_special)) {
     if (part.id != kNoToken) {
       out.push_back(part.id);
-    } else if (add_space_prefix_) {  // ordinary text begins after a special token, or begins the
-                                     // text
+    } else if (add_space_prefix_) {  // at the start of the text and after special tokens
       TIERKV_RETURN_IF_ERROR(encode_plain(std::string(1, ' ').append(part.text), out));
     } else {
       TIERKV_RETURN_IF_ERROR(encode_plain(part.text, out));
