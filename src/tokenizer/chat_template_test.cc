@@ -190,6 +190,8 @@ TEST(ChatTemplate, LimitsOutput) {
 }
 
 TEST(ChatTemplate, LimitsWhatValuesTake) {
+  ChatTemplateLimits limits;
+  limits.max_output_bytes = 4 << 20;
   const std::string doubled =
       "{% set x = 'aaaaaaaaaaaaaaaa' %}" + repeated("{% set x = x + x %}", 60);
   const std::string nested = "{% set x = [1] %}" + repeated("{% set x = [x, x] %}", 60);
@@ -204,7 +206,7 @@ TEST(ChatTemplate, LimitsWhatValuesTake) {
         nested + "{{ x }}", nested + "{{ x | tojson | length }}",
         nested + "{{ [x] | tojson(indent=' ' * 1000) }}",
         nested + "{% set y = [1] %}" + repeated("{% set y = [y, y] %}", 60) + "{{ x == y }}"}) {
-    EXPECT_EQ(code_of(source), StatusCode::kResourceExhausted) << source.substr(0, 200);
+    EXPECT_EQ(code_of(source, limits), StatusCode::kResourceExhausted) << source.substr(0, 200);
   }
 }
 

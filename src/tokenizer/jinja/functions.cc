@@ -1,5 +1,5 @@
 // Functions that templates may call by name.
-#include <array>
+#include <algorithm>
 
 #include "tokenizer/jinja/builtins.h"
 #include "tokenizer/jinja/operators.h"
