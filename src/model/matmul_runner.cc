@@ -11,11 +11,12 @@ constexpr int64_t kMaxJobs = 4;
 
 uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Panels of one task: an even number, since tiles pair panels up.
+// Panels of one task. Kernels stream four panels at once for few tokens and pair them up for many;
+// other numbers give the same bits and repeat some work.
 int64_t panels_per_task(const PackedMatrix& w, int64_t n_tokens) {
   if (n_tokens > 16) return 2;
-  const int64_t by_bytes = kTaskBytes / packed_panel_bytes(w.type, w.n_cols);
-  return std::max<int64_t>(2, by_bytes / 2 * 2);
+  const int64_t by_bytes = static_cast<int64_t>(kTaskBytes / packed_panel_bytes(w.type, w.n_cols));
+  return std::max<int64_t>(4, by_bytes / 4 * 4);
 }
 
 // Scratch of one thread: the kernel's, and for kFloat32 a panel widened row by row, then packed.
