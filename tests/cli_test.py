@@ -131,6 +131,13 @@ class Run(Case):
         self.assertIn("Ada", process.out)
         self.assertIn("Tier-0", process.err)
 
+    def test_chat_survives_a_turn_that_does_not_fit(self):
+        process = tierkv("chat", "-m", SMOL, "--temp", 0, "-n", 16, "-c", 300, "--expect", 100,
+                         stdin=b"Hello.\n" + b"word " * 400 + b"\nAre you there?\n")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("/clear", process.err)
+        self.assertEqual(len([line for line in process.out.splitlines() if line.strip()]) >= 2, True)
+
     def test_inspect(self):
         out = json.loads(tierkv("inspect", "-m", SMOL, "--json", "--tensors", "--metadata").out)
         self.assertEqual(out["kv_bytes_per_token"], 23040)

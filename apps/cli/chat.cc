@@ -30,24 +30,17 @@ class Chat {
     return {};
   }
 
-  // Says `user`, streams the answer.
-  Status turn(std::string user) {
-    if (!document_.empty()) {
-      user = document_ + "\n\n" + user;
+  // Says `user`, streams the answer. A turn that fails is taken back: the next one reads the
+  // conversation before it again.
+  Status turn(const std::string& user) {
+    const Status status = try_turn(document_.empty() ? user : document_ + "\n\n" + user);
+    if (status.ok()) {
       document_.clear();
+    } else {
+      session_.reset();
+      if (!messages_.empty() && messages_.back().role == "user") messages_.pop_back();
     }
-    TIERKV_RETURN_IF_ERROR(read_turn(user));
-    const GenerateOptions generate = flags_.generation.generate_options();
-    TIERKV_ASSIGN_OR_RETURN(last_, session_->generate(
-                                       generate,
-                                       [](std::string_view text, int32_t) {
-                                         std::cout << text << std::flush;
-                                         return static_cast<bool>(std::cout);
-                                       },
-                                       &interrupted()));
-    std::cout << std::endl;
-    if (!last_.stop_detail.empty()) std::cerr << "stopped: " << last_.stop_detail << std::endl;
-    return {};
+    return status;
   }
 
   std::string report() const {
@@ -62,6 +55,21 @@ class Chat {
   }
 
  private:
+  Status try_turn(const std::string& user) {
+    TIERKV_RETURN_IF_ERROR(read_turn(user));
+    const GenerateOptions generate = flags_.generation.generate_options();
+    TIERKV_ASSIGN_OR_RETURN(last_, session_->generate(
+                                       generate,
+                                       [](std::string_view text, int32_t) {
+                                         std::cout << text << std::flush;
+                                         return static_cast<bool>(std::cout);
+                                       },
+                                       &interrupted()));
+    std::cout << std::endl;
+    if (!last_.stop_detail.empty()) std::cerr << "stopped: " << last_.stop_detail << std::endl;
+    return {};
+  }
+
   // Only what is new, if the template allows; else the whole conversation again.
   Status read_turn(const std::string& user) {
     if (session_ != nullptr) {
@@ -71,10 +79,10 @@ class Chat {
       messages_.push_back({"user", user});
       if (next.ok()) return prefill(*next);
       if (next.status().code() != StatusCode::kUnsupported) return next.status();
-      session_.reset();
     } else {
       messages_.push_back({"user", user});
     }
+    session_.reset();
     TIERKV_ASSIGN_OR_RETURN(const std::vector<TokenId> all, encode_chat(engine_, messages_));
     TIERKV_RETURN_IF_ERROR(open_session(static_cast<int64_t>(all.size())));
     return prefill(all);
@@ -130,7 +138,7 @@ Status execute(const ChatFlags& flags) {
     } else {
       reset_interrupt();
       const Status status = chat.turn(line);
-      if (!status.ok() && status.code() != StatusCode::kCancelled) return status;
+      if (!status.ok()) std::cerr << "error: " << status.message() << "; /clear starts anew\n";
     }
   }
   std::cerr << std::endl;

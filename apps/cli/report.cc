@@ -1,5 +1,8 @@
 #include "cli/report.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
 #include <map>
 
 #include "base/process.h"
@@ -22,6 +25,12 @@ std::string codecs_text(const Plan& plan) {
     if (counts.size() > 1) text += " x " + std::to_string(count);
   }
   return text;
+}
+
+// True when a directory's files are kept in RAM, where offloading to it saves nothing.
+bool is_in_ram(const std::string& directory) {
+  struct statfs info;
+  return statfs(directory.c_str(), &info) == 0 && info.f_type == TMPFS_MAGIC;
 }
 
 std::string tier_line(const char* name, int64_t tokens, uint64_t bytes, const std::string& note) {
@@ -96,6 +105,7 @@ std::string report_text(Engine& engine, const Session& session, const Generation
   if (tiers.flash.bytes_written > 0) {
     flash_note = "float16, " + format_size(tiers.flash.bytes_written) + " written, " +
                  format_size(tiers.flash.bytes_read) + " read";
+    if (is_in_ram(session.flash_directory())) flash_note += "; its directory is in RAM (tmpfs)!";
   }
   out += tier_line("Tier-2 flash", tiers.n_offloaded, tiers.tier2_bytes, flash_note);
   out += format("RAM: weights %s, scratch %s, staging %s, the process itself %s; peak %s of %s\n",

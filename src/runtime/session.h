@@ -85,6 +85,7 @@ class Session {
   bool settled() const { return settled_; }
   TierReport tiers() const { return cache_->report(); }
   const Timings& timings() const { return timings_; }
+  const std::string& flash_directory() const { return options_.request.flash_directory; }
   // Keeps every further token exact in RAM, beyond the plan: evaluation.
   void hold_new_tokens() { cache_->set_exact_limit(INT64_MAX); }
 
