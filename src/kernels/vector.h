@@ -18,9 +18,10 @@ struct VectorKernels {
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   // out[i] = gelu(gate[i]) * up[i], gelu(z) = z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))).
   void (*gelu_mul)(const float* gate, const float* up, int64_t n, float* out);
-  void (*add)(const float* a, const float* b, int64_t n, float* out);     // out may be a or b
-  void (*scale)(const float* a, float factor, int64_t n, float* out);     // out may be a
-  // Rotates one head [head_dim] in place by the angles whose cosines and sines are given [head_dim/2].
+  void (*add)(const float* a, const float* b, int64_t n, float* out);  // out may be a or b
+  void (*scale)(const float* a, float factor, int64_t n, float* out);  // out may be a
+  // Rotates one head [head_dim] in place by the angles whose cosines and sines are given
+  // [head_dim/2].
   void (*rope)(float* head, const float* cosines, const float* sines, int64_t head_dim,
                RopePairing pairing);
   float (*max)(const float* x, int64_t n);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/carve.h"
+
 namespace tierkv {
 
 PageTable::PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
@@ -210,7 +212,7 @@ Status PageTable::set_codecs(const Plan& plan) {
   for (const int layer : layout_.full_layers) {
     head_dim = std::max<int64_t>(head_dim, layout_.shapes[layer].head_dim);
   }
-  const uint64_t each = (rotated_scratch_bytes(head_dim) + 63) / 64 * 64;
+  const uint64_t each = align64(rotated_scratch_bytes(head_dim));
   TIERKV_ASSIGN_OR_RETURN(codec_scratch_,
                           Buffer::allocate(budget_, MemoryKind::kScratch, each * pool_.size()));
   return {};

@@ -4,13 +4,13 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/carve.h"
+
 namespace tierkv {
 namespace {
 
 constexpr int64_t kRowBlockTokens = 64;         // queries of one task, many
 constexpr uint64_t kSplitStateBytes = 1 << 20;  // partial states held at once, few
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The largest sizes any layer needs.
 struct Extremes {
@@ -44,29 +44,26 @@ struct TieredAttention::Scratch {
 
   Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk, int n_threads) {
     const Extremes most(layout);
-    const auto take = [&](auto*& pointer, uint64_t count) {
-      using T = std::remove_reference_t<decltype(*pointer)>;
-      pointer = reinterpret_cast<T*>(base + total_bytes);
-      total_bytes += align64(count * sizeof(T));
-    };
+    Carver carver(base);
     const int64_t few = std::min(max_chunk, kFewTokens);
-    take(q, max_chunk * most.row_floats);
-    take(out, max_chunk * most.row_floats);
-    take(max, max_chunk * most.n_heads);
-    take(sum, max_chunk * most.n_heads);
-    take(rotated_out, few * most.row_floats);
-    take(rotated_max, few * most.n_heads);
-    take(rotated_sum, few * most.n_heads);
-    take(codes, few * most.row_floats);
-    take(code_scale, few * most.n_heads);
-    take(code_sum, few * most.n_heads);
+    carver.take(q, max_chunk * most.row_floats);
+    carver.take(out, max_chunk * most.row_floats);
+    carver.take(max, max_chunk * most.n_heads);
+    carver.take(sum, max_chunk * most.n_heads);
+    carver.take(rotated_out, few * most.row_floats);
+    carver.take(rotated_max, few * most.n_heads);
+    carver.take(rotated_sum, few * most.n_heads);
+    carver.take(codes, few * most.row_floats);
+    carver.take(code_scale, few * most.n_heads);
+    carver.take(code_sum, few * most.n_heads);
     const uint64_t one_split = 2 * few * (most.row_floats + 2 * most.n_heads) * sizeof(float);
-    take(split_states, std::max(one_split, kSplitStateBytes) / sizeof(float));
+    carver.take(split_states, std::max(one_split, kSplitStateBytes) / sizeof(float));
     kernel_bytes = align64(
         std::max(attention_scratch_bytes(most.head_dim), rotated_scratch_bytes(most.head_dim)));
     thread_bytes = kernel_bytes + 2 * kMaxAttentionRows * sizeof(int32_t) +
                    align64(exact_block_bytes(most.head_dim));
-    take(threads, thread_bytes * n_threads);
+    carver.take(threads, thread_bytes * n_threads);
+    total_bytes = carver.bytes();
   }
 
   std::byte* kernel(int thread) const { return threads + thread * thread_bytes; }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/carve.h"
+
 namespace tierkv {
 namespace {
 
 constexpr auto kNothing = [](int64_t, int64_t) {};
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The largest widths that any layer has.
 struct Widths {
@@ -41,21 +41,18 @@ struct Decoder::Scratch {
   Scratch(std::byte* base, const ModelSpec& spec, int64_t max_chunk, int n_threads,
           Activations activations) {
     const Widths most(spec);
-    const auto take = [&](auto*& pointer, uint64_t count) {
-      using T = std::remove_reference_t<decltype(*pointer)>;
-      pointer = reinterpret_cast<T*>(base + total_bytes);
-      total_bytes += align64(count * sizeof(T));
-    };
-    take(x, max_chunk * spec.n_embd);
-    take(h, max_chunk * spec.n_embd);
-    take(q, max_chunk * most.q);
-    take(k, max_chunk * most.kv);
-    take(v, max_chunk * most.kv);
-    take(attended, max_chunk * most.q);
-    take(gate, max_chunk * most.ff);
-    take(up, max_chunk * most.ff);
-    take(rope, RopeTable::memory_floats(spec, max_chunk));
-    take(matmul, MatmulRunner::memory_bytes(max_chunk, most.input, n_threads, activations));
+    Carver carver(base);
+    carver.take(x, max_chunk * spec.n_embd);
+    carver.take(h, max_chunk * spec.n_embd);
+    carver.take(q, max_chunk * most.q);
+    carver.take(k, max_chunk * most.kv);
+    carver.take(v, max_chunk * most.kv);
+    carver.take(attended, max_chunk * most.q);
+    carver.take(gate, max_chunk * most.ff);
+    carver.take(up, max_chunk * most.ff);
+    carver.take(rope, RopeTable::memory_floats(spec, max_chunk));
+    carver.take(matmul, MatmulRunner::memory_bytes(max_chunk, most.input, n_threads, activations));
+    total_bytes = carver.bytes();
   }
 };
 

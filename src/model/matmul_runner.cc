@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "base/carve.h"
+
 namespace tierkv {
 namespace {
 
 // Weight bytes of one task: small enough to share evenly, large enough to be worth taking.
 constexpr uint64_t kTaskBytes = 48 << 10;
 constexpr int64_t kMaxJobs = 4;
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Panels of one task. Kernels stream four panels at once for few tokens and pair them up for many;
 // other numbers give the same bits and repeat some work.

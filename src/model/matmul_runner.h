@@ -1,4 +1,5 @@
-// Splits matrix products over the threads of a pool. Several products of the same input are one job.
+// Splits matrix products over the threads of a pool. Several products of the same input are one
+// job.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +16,10 @@ struct MatmulJob {
   float* out;  // [n_tokens, w->n_rows]
 };
 
-// What multiplies integer weights. kInt8 is how models run. kFloat32 widens the weights panel by panel
-// and multiplies in float32, an order of magnitude slower: it is for measuring, since the rounding of
-// activations to int8 moves the logits more than a good KV codec does (docs/decisions.md).
+// What multiplies integer weights. kInt8 is how models run. kFloat32 widens the weights panel by
+// panel and multiplies in float32, an order of magnitude slower: it is for measuring, since the
+// rounding of activations to int8 moves the logits more than a good KV codec does
+// (docs/decisions.md).
 enum class Activations : uint8_t { kInt8, kFloat32 };
 
 class MatmulRunner {

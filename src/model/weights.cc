@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "base/carve.h"
 #include "kernels/dequantize.h"
 
 namespace tierkv {
 namespace {
-
-uint64_t align64(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // One tensor to load: a matrix to pack, or a vector to keep as float32.
 struct Item {

@@ -1,5 +1,5 @@
-// A model's chat template (a Jinja template from tokenizer.chat_template), rendered by an interpreter
-// of the subset that chat templates use, with limits on steps, depth and output.
+// A model's chat template (a Jinja template from tokenizer.chat_template), rendered by an
+// interpreter of the subset that chat templates use, with limits on steps, depth and output.
 #pragma once
 
 #include <cstdint>
