@@ -33,7 +33,7 @@ def peer_answers(model, prompts, n):
     import llama_cpp as L
     import numpy as np
 
-    llama = L.Llama(model, n_ctx=2048, n_batch=512, n_threads=2, verbose=False)
+    llama = L.Llama(model, n_ctx=2048, n_batch=512, n_threads=1, n_threads_batch=1, verbose=False)
     context, n_vocab = llama._ctx.ctx, llama.n_vocab()
 
     def decode(ids):
