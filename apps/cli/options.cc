@@ -1,7 +1,6 @@
 #include "cli/options.h"
 
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <random>

@@ -13,6 +13,14 @@ PageTable::PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels
   compressed_ = make_compressed_layout(layout_, {});
 }
 
+uint64_t PageTable::codec_scratch_bytes(const KvLayout& layout, int n_threads) {
+  int64_t head_dim = 0;
+  for (const int layer : layout.full_layers) {
+    head_dim = std::max<int64_t>(head_dim, layout.shapes[layer].head_dim);
+  }
+  return head_dim == 0 ? 0 : buffer_footprint(align64(rotated_scratch_bytes(head_dim)) * n_threads);
+}
+
 int64_t PageTable::count(PageTier tier) const {
   return std::count_if(pages_.begin(), pages_.end(), [&](const Page& p) { return p.tier == tier; });
 }
@@ -114,7 +122,7 @@ void PageTable::encode_layer(int64_t page, int layer, const std::byte* exact_lay
     std::memcpy(out, exact_layer, layout_.layer_page_bytes(layer));
     return;
   }
-  const uint64_t scratch_bytes = codec_scratch_.size() / pool_.size();
+  const uint64_t scratch_bytes = align64(rotated_scratch_bytes(shape.head_dim));
   pool_.parallel_for(shape.n_kv_heads, [&](int64_t head, int thread) {
     kernels_.rotated->encode(compressed_.format[layer],
                              reinterpret_cast<const uint16_t*>(exact_layer + head * exact_bytes),
@@ -208,13 +216,9 @@ Status PageTable::set_codecs(const Plan& plan) {
   }
   compressed_ = std::move(wanted);
   if (plan.tier1_pages == 0 || !codec_scratch_.empty()) return {};
-  int64_t head_dim = 0;
-  for (const int layer : layout_.full_layers) {
-    head_dim = std::max<int64_t>(head_dim, layout_.shapes[layer].head_dim);
-  }
-  const uint64_t each = align64(rotated_scratch_bytes(head_dim));
-  TIERKV_ASSIGN_OR_RETURN(codec_scratch_,
-                          Buffer::allocate(budget_, MemoryKind::kScratch, each * pool_.size()));
+  TIERKV_ASSIGN_OR_RETURN(
+      codec_scratch_,
+      Buffer::allocate(budget_, MemoryKind::kScratch, codec_scratch_bytes(layout_, pool_.size())));
   return {};
 }
 

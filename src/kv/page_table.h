@@ -37,6 +37,9 @@ struct FlashOptions {
 
 class PageTable {
  public:
+  // Bytes that settling takes for encoding, once there is a Tier-1.
+  static uint64_t codec_scratch_bytes(const KvLayout& layout, int n_threads);
+
   // All references must outlive the table.
   PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels, ThreadPool& pool,
             FlashOptions flash);
@@ -72,7 +75,6 @@ class PageTable {
   }
   const uint16_t* flash_block(const std::byte* payload, int64_t page, int layer, int kv_head) const;
 
-  bool flash_in_use() const { return stream_ != nullptr; }
   FlashStats flash_stats() const { return stream_ ? stream_->stats() : FlashStats{}; }
 
  private:

@@ -244,10 +244,8 @@ TEST(Decoder, CancellationLeavesTheCacheAsItWas) {
 
 TEST(ModelSpec, RefusesContradictions) {
   const auto status_of = [](const std::string& key, auto value) {
-    TinyModel model(TinyShape{});
     GgufTestWriter writer;
     writer.add("general.architecture", "llama");
-    (void)model;
     writer.add(key, value);
     auto file = GgufFile::parse(std::make_unique<MemoryFile>(writer.bytes()));
     EXPECT_TRUE(file.ok()) << file.status().message();

@@ -23,7 +23,7 @@ uint64_t fixed_scratch(Engine& engine, const SessionOptions& options, int64_t ch
   return Decoder::scratch_bytes(engine.spec(), chunk, n_threads, options.activations) +
          TieredAttention::scratch_bytes(engine.kv_layout(), chunk, n_threads) +
          buffer_footprint(engine.spec().n_vocab * sizeof(float)) +
-         buffer_footprint(n_threads * rotated_scratch_bytes(512));
+         PageTable::codec_scratch_bytes(engine.kv_layout(), n_threads);
 }
 
 // What is left of the budget for a session, the weights loaded.
@@ -132,7 +132,7 @@ Status Session::allocate() {
   TIERKV_ASSIGN_OR_RETURN(logits_, Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
                                                     engine_.spec().n_vocab * sizeof(float)));
   const uint64_t codec_scratch =
-      buffer_footprint(engine_.pool().size() * rotated_scratch_bytes(512));
+      PageTable::codec_scratch_bytes(engine_.kv_layout(), engine_.pool().size());
   const uint64_t free = engine_.budget().available();
   plan_input_ = make_plan_input(engine_.kv_layout(), options_.request,
                                 free > codec_scratch ? free - codec_scratch : 0, chunk_);

@@ -82,7 +82,6 @@ class Session {
   int64_t length() const { return cache_->length(); }
   int64_t n_context() const { return n_context_; }
   const Plan& plan() const { return plan_; }
-  bool settled() const { return settled_; }
   TierReport tiers() const { return cache_->report(); }
   const Timings& timings() const { return timings_; }
   const std::string& flash_directory() const { return options_.request.flash_directory; }
