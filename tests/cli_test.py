@@ -3,6 +3,7 @@
 
 Environment: TIERKV (the program), TIERKV_MODELS (the folder of models and texts).
 """
+import csv
 import json
 import os
 import pathlib
@@ -296,6 +297,83 @@ class Faults(Case):
             self.skipTest("no small file system can be mounted here")
         self.addCleanup(subprocess.run, ["umount", mount])
         self.refused(*arguments, "--flash", mount, says="No space left")
+
+
+class Bench(Case):
+    def bench(self, *arguments):
+        process = tierkv("bench", "-r", 2, "--flash", self.flash, *arguments)
+        self.assertEqual(process.returncode, 0, process.err)
+        return process.out
+
+    def test_json_has_every_test_and_what_it_was_measured_on(self):
+        rows = json.loads(self.bench("-m", f"{SMOL},{GEMMA}", "-p", "16,40", "-n", 3, "-d", "0,64", "-t", "1,2",
+                                     "-o", "json"))
+        names = ["pp16", "pp40", "tg3", "pp16 @ d64", "pp40 @ d64", "tg3 @ d64"]
+        self.assertEqual([row["test"] for row in rows], 4 * names)
+        self.assertEqual([row["n_threads"] for row in rows], 2 * (6 * [1] + 6 * [2]))
+        self.assertEqual([row["model_filename"] for row in rows], 12 * [SMOL] + 12 * [GEMMA])
+        self.assertEqual((rows[0]["model_n_params"], rows[12]["model_n_params"]), (134515008, 268098176))
+        for row in rows:
+            n = row["n_prompt"] + row["n_gen"]
+            self.assertEqual(len(row["samples_ns"]), 2)
+            for ns, speed in zip(row["samples_ns"], row["samples_ts"]):
+                self.assertAlmostEqual(n / ns * 1e9 / speed, 1)
+            self.assertAlmostEqual(sum(row["samples_ts"]) / 2 / row["avg_ts"], 1)
+            self.assertEqual((row["n_exact"], row["n_compressed"], row["n_offloaded"]), (row["n_depth"], 0, 0))
+            for roof in ("int8_gops", "f32_gops", "read_gbps"):
+                self.assertGreater(row["roof_" + roof], 0)
+            self.assertEqual(row["roof"], "int8" if row["n_prompt"] else "read")
+            self.assertGreater(row["roof_share"], 0)
+            self.assertGreater(row["peak_rss_bytes"], row["weights_bytes"])
+            self.assertLess(row["peak_rss_bytes"], row["weights_bytes"] + 200 * MIB)  # not the roofs' 512
+        # 106,168,320 products a token in the layers, 28,311,552 of the output; 30 layers of 9 heads of 64.
+        work = 40 * 106168320 + 28311552 + 30 * 9 * 2 * 64 * sum(range(65, 105))
+        self.assertEqual(rows[4]["operations"], 2 * work)
+        # The embedding is the output: all weights but some norms. 23,040 bytes of K and V a token.
+        self.assertAlmostEqual(rows[5]["read_bytes"] / 3 / (rows[5]["weights_bytes"] + 65.5 * 23040), 1, 2)
+
+    def test_generation_runs_on_the_layout_asked_for(self):
+        row, = map(json.loads, self.bench("-m", SMOL, "-p", 0, "-n", 4, "-d", 700, "--kv", "k5v4", "--no-roofs",
+                                          "-o", "jsonl").splitlines())
+        self.assertEqual(row["test"], "tg4 @ d700")
+        self.assertGreater(row["n_compressed"], 300)
+        self.assertIsNone(row["roof_share"])
+        row, = map(json.loads, self.bench("-m", SMOL, "-p", 0, "-n", 2, "-d", 1200, "--kv", "flash", "--no-roofs",
+                                          "--no-warmup", "-o", "jsonl").splitlines())
+        self.assertGreater(row["n_offloaded"], 700)
+
+    def test_table_and_csv(self):
+        table = self.bench("-m", SMOL, "-p", 8, "-n", 2, "-d", 4).splitlines()
+        self.assertIn("int8 dot", table[0])
+        self.assertEqual([line.split("|")[7].strip() for line in table if line.startswith("|")],
+                         ["test", "---:", "pp8 @ d4", "tg2 @ d4"])
+        rows = list(csv.DictReader(self.bench("-m", SMOL, "-p", 8, "-n", 0, "-o", "csv").splitlines()))
+        self.assertEqual([row["test"] for row in rows], ["pp8"])
+        self.assertEqual(len(json.loads(rows[0]["samples_ns"])), 2)
+
+    def test_stays_under_the_ceiling(self):
+        code, rss = peak_rss("bench", "-m", SMOL, "-p", "512", "-n", "8", "-d", "0,2000", "-r", "1", "--ram", "150M",
+                             "--kv", "auto", "--flash", self.flash)
+        self.assertEqual(code, 0)
+        self.assertLessEqual(rss, 150 * MIB)
+
+    def test_bad_requests(self):
+        for flag, value in (("-p", "a,b"), ("-p", "-5"), ("-n", "1,,2"), ("-d", "1.5"), ("-t", "0"), ("-p", "9" * 30)):
+            self.refused("bench", "-m", SMOL, flag, value, says=f'"{value}" is no value for {flag}')
+        self.refused("bench", "-m", SMOL, "-p", 0, "-n", 0, says="nothing to measure")
+        self.refused("bench", "-m", SMOL, "-d", "0,8000", says="pp512 @ d8000 needs 8512 tokens of context")
+        self.refused("bench", "-m", SMOL, "--ram", "64M", says="give at least --ram ")
+        self.refused("bench", "-m", SMOL, "--kv", "k9v9", says="k5v4")
+        process = self.refused("bench", "-m", f"{SMOL},/nowhere.gguf", "-o", "json", says="/nowhere.gguf")
+        self.assertIn("/nowhere.gguf", json.loads(process.out)["error"]["message"])
+
+    def test_interrupt_stops_cleanly(self):
+        process = subprocess.Popen([TIERKV, "bench", "-m", SMOL, "-p", "8000", "--no-roofs"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 130)
 
 
 class Oracle(Case):

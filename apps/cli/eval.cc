@@ -15,7 +15,7 @@ namespace {
 struct EvalFlags {
   ModelFlags model;
   KvFlags kv;
-  std::string file, dump_logits, dump_tokens, activations = "f32";
+  std::string file, dump_logits, dump_tokens, activations = "f32", attention;
   int64_t prefix = 3072, tokens = 512;
 };
 
@@ -59,6 +59,8 @@ Status execute(const EvalFlags& flags) {
   options.kld_budget = request.kld_budget;
   options.flash_directory = request.flash_directory;
   options.activations = flags.activations == "int8" ? Activations::kInt8 : Activations::kFloat32;
+  const std::string& attention = flags.attention.empty() ? flags.activations : flags.attention;
+  options.attention = attention != "f32" ? AttentionMath::kBf16 : AttentionMath::kFloat32;
   std::ofstream logits;
   if (!flags.dump_logits.empty()) {
     logits.open(flags.dump_logits, std::ios::binary);
@@ -108,6 +110,9 @@ void add_eval(CLI::App& app, int& exit_code) {
           "f32: what the layout alone changes; int8: as the model runs, rounding noise included")
       ->check(CLI::IsMember({"f32", "int8"}))
       ->capture_default_str();
+  eval->add_option("--attention", flags->attention,
+                   "arithmetic of prefill's attention (default: as --activations)")
+      ->check(CLI::IsMember({"f32", "bf16"}));
   eval->add_option("--dump-logits", flags->dump_logits,
                    "write the logits as raw float32 [n, n_vocab]");
   eval->add_option("--dump-tokens", flags->dump_tokens, "write the text's token ids as JSON");

@@ -28,4 +28,11 @@ uint64_t status_kilobytes(const char* name) {
 uint64_t resident_bytes() { return status_kilobytes("VmRSS"); }
 uint64_t peak_resident_bytes() { return status_kilobytes("VmHWM"); }
 
+bool reset_peak_resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/clear_refs", "w");
+  if (file == nullptr) return false;
+  const bool written = std::fwrite("5", 1, 1, file) == 1;
+  return std::fclose(file) == 0 && written;
+}
+
 }  // namespace tierkv

@@ -37,6 +37,14 @@ const char* isa_name(Isa isa) {
   return "unknown";
 }
 
+bool cpu_multiplies_bf16() {
+#if defined(__x86_64__)
+  return available_isas().back() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 std::span<const Isa> available_isas() {
   static const std::vector<Isa> isas = detect();
   return isas;

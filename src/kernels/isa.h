@@ -12,6 +12,9 @@ enum class Isa { kScalar, kAvx2, kAvx512 };  // kAvx512: F, BW, VL, DQ, VBMI and
 
 const char* isa_name(Isa isa);  // "scalar", "avx2", "avx512": also the values of TIERKV_ISA
 
+// Beyond kAvx512: AVX512_BF16.
+bool cpu_multiplies_bf16();
+
 // Those that run here, worst first; kScalar is always there. By CPUID, and by what was built.
 std::span<const Isa> available_isas();
 

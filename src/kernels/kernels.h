@@ -2,8 +2,10 @@
 #pragma once
 
 #include "kernels/attention.h"
+#include "kernels/attention_bf16.h"
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
+#include "kernels/roof.h"
 #include "kernels/rotated.h"
 #include "kernels/vector.h"
 
@@ -15,6 +17,8 @@ struct Kernels {
   const VectorKernels* vector;
   const AttentionKernels* attention;
   const RotatedKernels* rotated;
+  const RoofKernels* roof;
+  const Bf16AttentionKernels* bf16_attention;  // null where the CPU does not multiply bfloat16
 };
 
 // `isa` must be one of available_isas().

@@ -143,6 +143,13 @@ void PageTable::shrink(int64_t n_tokens) {
   while (n_pages() > keep) pages_.pop_back();
 }
 
+bool PageTable::rewind(int64_t n_tokens) {
+  if (stream_ != nullptr || count(PageTier::kExact) != n_pages()) return false;
+  shrink(n_tokens);
+  n_final_tokens_ = n_tokens;
+  return true;
+}
+
 Status PageTable::start_flash() {
   if (flash_.directory.empty()) {
     return resource_exhausted(

@@ -54,6 +54,9 @@ class PageTable {
   Status finish(int64_t n_tokens);
   // Drops pages that grow() added beyond n_tokens.
   void shrink(int64_t n_tokens);
+  // Forgets the tokens from n_tokens on. False, and nothing changes, once a page has left RAM or
+  // been compressed: the tokens before might have stayed exact without those after them.
+  bool rewind(int64_t n_tokens);
 
   // Moves every page to the tier that `plan` gives it. The codecs of pages that are compressed
   // already must be the same.

@@ -4,13 +4,13 @@
 #include <cassert>
 #include <cstring>
 
-#include "base/carve.h"
+#include "kv/attention_call.h"
 
 namespace tierkv {
 namespace {
 
-constexpr int64_t kRowBlockTokens = 64;         // queries of one task, many
 constexpr uint64_t kSplitStateBytes = 1 << 20;  // partial states held at once, few
+constexpr int64_t kRowTaskTokens = 64;          // queries that one task prepares or finishes
 
 // The largest sizes any layer needs.
 struct Extremes {
@@ -29,130 +29,36 @@ struct Extremes {
 
 }  // namespace
 
-// State rows are laid out [kv_head][token][query head of the group], so that the rows that share a
-// KV head are consecutive.
-struct TieredAttention::Scratch {
-  float *q, *out, *max, *sum;                      // [rows, head_dim] and [rows]
-  float *rotated_out, *rotated_max, *rotated_sum;  // few only
-  int8_t* codes;
-  float* code_scale;
-  int32_t* code_sum;
-  float* split_states;
-  std::byte* threads;  // per thread: kernel scratch, ranges of rows, one exact block
-  uint64_t kernel_bytes, thread_bytes;
-  uint64_t total_bytes = 0;
-
-  Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk, int n_threads) {
-    const Extremes most(layout);
-    Carver carver(base);
-    const int64_t few = std::min(max_chunk, kFewTokens);
-    carver.take(q, max_chunk * most.row_floats);
-    carver.take(out, max_chunk * most.row_floats);
-    carver.take(max, max_chunk * most.n_heads);
-    carver.take(sum, max_chunk * most.n_heads);
-    carver.take(rotated_out, few * most.row_floats);
-    carver.take(rotated_max, few * most.n_heads);
-    carver.take(rotated_sum, few * most.n_heads);
-    carver.take(codes, few * most.row_floats);
-    carver.take(code_scale, few * most.n_heads);
-    carver.take(code_sum, few * most.n_heads);
-    const uint64_t one_split = 2 * few * (most.row_floats + 2 * most.n_heads) * sizeof(float);
-    carver.take(split_states, std::max(one_split, kSplitStateBytes) / sizeof(float));
-    kernel_bytes = align64(
-        std::max(attention_scratch_bytes(most.head_dim), rotated_scratch_bytes(most.head_dim)));
-    thread_bytes = kernel_bytes + 2 * kMaxAttentionRows * sizeof(int32_t) +
-                   align64(exact_block_bytes(most.head_dim));
-    carver.take(threads, thread_bytes * n_threads);
-    total_bytes = carver.bytes();
-  }
-
-  std::byte* kernel(int thread) const { return threads + thread * thread_bytes; }
-  int32_t* ranges(int thread) const {
-    return reinterpret_cast<int32_t*>(kernel(thread) + kernel_bytes);
-  }
-  uint16_t* block(int thread) const {
-    return reinterpret_cast<uint16_t*>(kernel(thread) + kernel_bytes +
-                                       2 * kMaxAttentionRows * sizeof(int32_t));
-  }
-};
-
-struct TieredAttention::Call {
-  PageSource& pages;
-  int layer;
-  const KvLayerShape& shape;
-  int64_t first_position, n_tokens;
-  Scratch scratch;
-
-  int64_t n_keys() const { return first_position + n_tokens; }
-  int64_t n_pages() const { return (n_keys() + kPageTokens - 1) / kPageTokens; }
-  // First page that any query of the chunk can see.
-  int64_t first_page() const {
-    if (shape.window == 0) return 0;
-    return std::max<int64_t>(0, first_position - shape.window + 1) / kPageTokens;
-  }
-  int64_t head_rows() const { return n_tokens * shape.group(); }
-
-  // Rows [begin, begin + n) of a KV head, with states at the given arrays (indexed by global row).
-  AttentionRows rows(int kv_head, int64_t begin, int64_t n, float* max, float* sum,
-                     float* out) const {
-    const int64_t row = kv_head * head_rows() + begin;
-    AttentionRows r;
-    r.n_rows = static_cast<int>(n);
-    r.head_dim = shape.head_dim;
-    r.q = scratch.q + row * shape.head_dim;
-    r.softcap = shape.softcap;
-    r.max = max + row;
-    r.sum = sum + row;
-    r.out = out + row * shape.head_dim;
-    return r;
-  }
-
-  bool is_rotated(int64_t page) const {
-    return pages.tier(layer, page) == PageTier::kCompressed && pages.format(layer).k_bits != 0;
-  }
-
-  // A KV head's block of a page, wherever it is; `extent` is the payload that holds flash pages.
-  const void* block(int64_t page, int kv_head, const std::byte* extent) const {
-    switch (pages.tier(layer, page)) {
-      case PageTier::kExact:
-        return pages.exact_block(layer, page, kv_head);
-      case PageTier::kCompressed:
-        return pages.compressed_block(layer, page, kv_head);
-      case PageTier::kFlash:
-        return pages.flash_block(extent, layer, page, kv_head);
-    }
-    return nullptr;
-  }
-
-  RotatedQuery query(int kv_head) const {
-    const int64_t row = kv_head * head_rows();
-    return {scratch.codes + row * shape.head_dim, scratch.code_scale + row, scratch.code_sum + row};
-  }
-
-  // Sets the tokens of `page` that each row sees; false when no row sees any. Row `begin` is the
-  // first.
-  bool set_ranges(AttentionRows& rows, int64_t begin, int64_t page, int32_t* ranges) const {
-    int32_t* first = ranges;
-    int32_t* last = ranges + kMaxAttentionRows;
-    bool any = false;
-    for (int r = 0; r < rows.n_rows; ++r) {
-      const int64_t position = first_position + (begin + r) / shape.group();
-      const int64_t oldest = shape.window == 0 ? 0 : position - shape.window + 1;
-      const int64_t base = page * kPageTokens;
-      last[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - base, 0, kPageTokens));
-      first[r] = static_cast<int32_t>(std::clamp<int64_t>(oldest - base, 0, last[r]));
-      any |= first[r] < last[r];
-    }
-    rows.first = first;
-    rows.last = last;
-    return any;
-  }
-};
-
 struct TieredAttention::Split {
   int64_t page_begin, page_end;
   const std::byte* extent;  // where its flash pages are, or null
 };
+
+TieredAttention::Scratch::Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk,
+                                  int n_threads) {
+  const Extremes most(layout);
+  Carver carver(base);
+  const int64_t few = std::min(max_chunk, kFewTokens);
+  carver.take(q, max_chunk * most.row_floats);
+  carver.take(out, max_chunk * most.row_floats);
+  carver.take(max, max_chunk * most.n_heads);
+  carver.take(sum, max_chunk * most.n_heads);
+  carver.take(q_bf16, max_chunk * most.row_floats);
+  carver.take(codes, few * most.row_floats);
+  carver.take(code_scale, few * most.n_heads);
+  carver.take(code_sum, few * most.n_heads);
+  carver.take(rotated_out, few * most.row_floats);
+  carver.take(rotated_max, few * most.n_heads);
+  carver.take(rotated_sum, few * most.n_heads);
+  const uint64_t one_split = 2 * few * (most.row_floats + 2 * most.n_heads) * sizeof(float);
+  carver.take(split_states, std::max(one_split, kSplitStateBytes) / sizeof(float));
+  kernel_bytes = align64(
+      std::max(attention_scratch_bytes(most.head_dim), rotated_scratch_bytes(most.head_dim)));
+  thread_bytes = kernel_bytes + 2 * kMaxAttentionRows * sizeof(int32_t) +
+                 align64(exact_block_bytes(most.head_dim));
+  carver.take(threads, thread_bytes * n_threads);
+  total_bytes = carver.bytes();
+}
 
 uint64_t TieredAttention::scratch_bytes(const KvLayout& layout, int64_t max_chunk, int n_threads) {
   return buffer_footprint(Scratch(nullptr, layout, max_chunk, n_threads).total_bytes);
@@ -160,8 +66,8 @@ uint64_t TieredAttention::scratch_bytes(const KvLayout& layout, int64_t max_chun
 
 Result<TieredAttention> TieredAttention::create(const KvLayout& layout, MemoryBudget& budget,
                                                 const Kernels& kernels, ThreadPool& pool,
-                                                int64_t max_chunk) {
-  TieredAttention attention(layout, kernels, pool, max_chunk);
+                                                int64_t max_chunk, AttentionMath math) {
+  TieredAttention attention(layout, kernels, pool, max_chunk, math);
   TIERKV_ASSIGN_OR_RETURN(attention.memory_,
                           Buffer::allocate(budget, MemoryKind::kScratch,
                                            scratch_bytes(layout, max_chunk, pool.size())));
@@ -177,46 +83,72 @@ Status TieredAttention::attend(PageSource& pages, int layer, int64_t first_posit
   assert(n_tokens <= max_chunk_);
   const KvLayerShape& shape = layout_->shapes[layer];
   const Call call{pages, layer, shape, first_position, n_tokens, scratch()};
-  gather(call, q);
   const bool few = n_tokens <= kFewTokens && call.head_rows() <= kMaxAttentionRows;
+  QueryForm form = QueryForm::kFloat;
+  if (!few && uses_bf16()) form = QueryForm::kBf16;
+  if (few && pages.format(layer).k_bits != 0) form = QueryForm::kCodes;
+  start_rows(call, q, form);
   TIERKV_RETURN_IF_ERROR(few ? attend_few(call) : attend_many(call));
-  scatter(call, out);
+  finish_rows(call, out);
   return {};
 }
 
-// Queries to state-row order, scaled.
-void TieredAttention::gather(const Call& call, const float* q) {
+// Queries to state-row order, scaled, and to the form that kernels take; states start empty.
+void TieredAttention::start_rows(const Call& call, const float* q, QueryForm form) {
   const KvLayerShape& shape = call.shape;
   const int64_t chunk = static_cast<int64_t>(shape.group()) * shape.head_dim;
-  for (int64_t token = 0; token < call.n_tokens; ++token) {
+  for_token_blocks(call, [&](int64_t begin, int64_t end, int thread) {
     for (int head = 0; head < shape.n_kv_heads; ++head) {
-      kernels_->vector->scale(q + (token * shape.n_kv_heads + head) * chunk, shape.scale, chunk,
-                              call.scratch.q + (head * call.n_tokens + token) * chunk);
+      for (int64_t token = begin; token < end; ++token) {
+        kernels_->vector->scale(q + (token * shape.n_kv_heads + head) * chunk, shape.scale, chunk,
+                                call.scratch.q + (head * call.n_tokens + token) * chunk);
+      }
+      const int64_t row = begin * shape.group();
+      const AttentionRows rows = call.plain_rows(head, row, (end - begin) * shape.group());
+      kernels_->attention->init(rows);
+      if (form == QueryForm::kBf16) {
+        kernels_->bf16_attention->prepare(rows, call.bf16_queries(head, row));
+      } else if (form == QueryForm::kCodes) {  // few: one block of tokens, so row is 0
+        kernels_->rotated->prepare(rows, call.query(head), call.scratch.kernel(thread));
+      }
     }
-  }
+  });
 }
 
-void TieredAttention::scatter(const Call& call, float* out) {
+void TieredAttention::finish_rows(const Call& call, float* out) {
   const KvLayerShape& shape = call.shape;
   const int64_t chunk = static_cast<int64_t>(shape.group()) * shape.head_dim;
-  for (int64_t token = 0; token < call.n_tokens; ++token) {
+  for_token_blocks(call, [&](int64_t begin, int64_t end, int) {
     for (int head = 0; head < shape.n_kv_heads; ++head) {
-      std::memcpy(out + (token * shape.n_kv_heads + head) * chunk,
-                  call.scratch.out + (head * call.n_tokens + token) * chunk, chunk * sizeof(float));
+      kernels_->attention->finish(
+          call.plain_rows(head, begin * shape.group(), (end - begin) * shape.group()));
+      for (int64_t token = begin; token < end; ++token) {
+        std::memcpy(out + (token * shape.n_kv_heads + head) * chunk,
+                    call.scratch.out + (head * call.n_tokens + token) * chunk,
+                    chunk * sizeof(float));
+      }
     }
-  }
+  });
+}
+
+// fn(token_begin, token_end, thread)
+template <typename Fn>
+void TieredAttention::for_token_blocks(const Call& call, Fn&& fn) {
+  const int64_t n_blocks = (call.n_tokens + kRowTaskTokens - 1) / kRowTaskTokens;
+  pool_->parallel_for(n_blocks, [&](int64_t block, int thread) {
+    const int64_t begin = block * kRowTaskTokens;
+    fn(begin, std::min(begin + kRowTaskTokens, call.n_tokens), thread);
+  });
 }
 
 Status TieredAttention::attend_few(const Call& call) {
   const Scratch& s = call.scratch;
   const bool compressible = call.pages.format(call.layer).k_bits != 0;
-  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-    kernels_->attention->init(call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
-    if (!compressible) continue;
-    const AttentionRows rotated =
-        call.rows(head, 0, call.head_rows(), s.rotated_max, s.rotated_sum, s.rotated_out);
-    kernels_->attention->init(rotated);
-    kernels_->rotated->prepare(rotated, call.query(head), s.kernel(0));
+  if (compressible) {
+    for (int head = 0; head < call.shape.n_kv_heads; ++head) {
+      kernels_->attention->init(
+          call.rows(head, 0, call.head_rows(), s.rotated_max, s.rotated_sum, s.rotated_out));
+    }
   }
   const uint64_t split_bytes =
       2 * call.head_rows() * call.shape.n_kv_heads * (call.shape.head_dim + 2) * sizeof(float);
@@ -249,9 +181,6 @@ Status TieredAttention::attend_few(const Call& call) {
   }
   run_splits(call, splits);
   if (compressible) merge_rotated(call);
-  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-    kernels_->attention->finish(call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
-  }
   return {};
 }
 
@@ -339,61 +268,6 @@ void TieredAttention::merge_rotated(const Call& call) {
         call.rows(head, 0, call.head_rows(), s.rotated_max, s.rotated_sum, s.rotated_out);
     kernels_->rotated->unrotate(rotated, s.kernel(0));
     kernels_->attention->merge(rotated, call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
-  }
-}
-
-Status TieredAttention::attend_many(const Call& call) {
-  const int64_t n_blocks = (call.n_tokens + kRowBlockTokens - 1) / kRowBlockTokens;
-  const Scratch& s = call.scratch;
-  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-    AttentionRows all = call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out);
-    kernels_->attention->init(all);
-  }
-  size_t next_extent = 0;
-  for (int64_t begin = call.first_page(); begin < call.n_pages();) {
-    int64_t end = begin;
-    const std::byte* payload = nullptr;
-    if (call.pages.tier(call.layer, begin) == PageTier::kFlash) {
-      TIERKV_ASSIGN_OR_RETURN(payload, call.pages.read_extent(call.layer, next_extent++));
-      end = std::min((begin / layout_->extent_pages + 1) * layout_->extent_pages, call.n_pages());
-    } else {
-      while (end < call.n_pages() && call.pages.tier(call.layer, end) != PageTier::kFlash) ++end;
-    }
-    pool_->parallel_for(n_blocks * call.shape.n_kv_heads, [&](int64_t task, int thread) {
-      // The last query blocks see most keys: they go first.
-      run_row_block(call, begin, end, payload, static_cast<int>(task % call.shape.n_kv_heads),
-                    n_blocks - 1 - task / call.shape.n_kv_heads, thread);
-    });
-    begin = end;
-  }
-  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-    kernels_->attention->finish(call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
-  }
-  return {};
-}
-
-void TieredAttention::run_row_block(const Call& call, int64_t page_begin, int64_t page_end,
-                                    const std::byte* extent, int kv_head, int64_t block,
-                                    int thread) {
-  const Scratch& s = call.scratch;
-  const int group = call.shape.group();
-  const int64_t row_end = std::min((block + 1) * kRowBlockTokens, call.n_tokens) * group;
-  const RotatedFormat format = call.pages.format(call.layer);
-  for (int64_t begin = block * kRowBlockTokens * group; begin < row_end;) {
-    const int64_t n = std::min<int64_t>(row_end - begin, kMaxAttentionRows);
-    AttentionRows rows = call.rows(kv_head, begin, n, s.max, s.sum, s.out);
-    for (int64_t page = page_begin; page < page_end; ++page) {
-      if (!call.set_ranges(rows, begin, page, s.ranges(thread))) continue;
-      const void* block = call.block(page, kv_head, extent);
-      if (call.is_rotated(page)) {
-        kernels_->rotated->decode(format, static_cast<const std::byte*>(block), call.shape.head_dim,
-                                  s.block(thread), s.kernel(thread));
-        block = s.block(thread);
-      }
-      const uint16_t* exact = static_cast<const uint16_t*>(block);
-      kernels_->attention->attend_exact(exact, rows, s.kernel(thread));
-    }
-    begin += n;
   }
 }
 

@@ -33,6 +33,10 @@ class PageSource {
                                       int kv_head) const = 0;
 };
 
+// How prefill multiplies exact pages. kBf16 where the CPU multiplies bfloat16, else float32;
+// kFloat32 is for measuring what that costs (docs/decisions.md).
+enum class AttentionMath : uint8_t { kBf16, kFloat32 };
+
 class TieredAttention {
  public:
   // Chunks of at most this many tokens are "few".
@@ -41,8 +45,8 @@ class TieredAttention {
   static uint64_t scratch_bytes(const KvLayout& layout, int64_t max_chunk, int n_threads);
   // References must outlive the object.
   static Result<TieredAttention> create(const KvLayout& layout, MemoryBudget& budget,
-                                        const Kernels& kernels, ThreadPool& pool,
-                                        int64_t max_chunk);
+                                        const Kernels& kernels, ThreadPool& pool, int64_t max_chunk,
+                                        AttentionMath math = AttentionMath::kBf16);
 
   // q, out [n_tokens, n_heads, head_dim]; the queries stand at first_position and after, and their
   // own keys and values are in the pages already.
@@ -53,26 +57,42 @@ class TieredAttention {
   struct Scratch;  // the parts of one Buffer
   struct Call;     // one attend()
   struct Split;    // the pages of one partial state
+  struct Stretch;  // pages that prefill takes at once
+  struct RowBlock {
+    int kv_head;
+    int64_t token_begin, token_end;  // of the chunk
+  };
 
   TieredAttention(const KvLayout& layout, const Kernels& kernels, ThreadPool& pool,
-                  int64_t max_chunk)
-      : layout_(&layout), kernels_(&kernels), pool_(&pool), max_chunk_(max_chunk) {}
+                  int64_t max_chunk, AttentionMath math)
+      : layout_(&layout), kernels_(&kernels), pool_(&pool), max_chunk_(max_chunk), math_(math) {}
 
   Scratch scratch() const;
-  void gather(const Call& call, const float* q);
-  void scatter(const Call& call, float* out);
+  bool uses_bf16() const;
+  enum class QueryForm : uint8_t { kFloat, kCodes, kBf16 };
+  void start_rows(const Call& call, const float* q, QueryForm form);
+  void finish_rows(const Call& call, float* out);
+  template <typename Fn>
+  void for_token_blocks(const Call& call, Fn&& fn);
+
+  // tiered_attention.cc
   Status attend_few(const Call& call);
-  Status attend_many(const Call& call);
   void run_splits(const Call& call, const std::vector<Split>& splits);
   void run_split(const Call& call, const Split& split, int kv_head, int64_t slot, int thread);
   void merge_rotated(const Call& call);
-  void run_row_block(const Call& call, int64_t page_begin, int64_t page_end,
-                     const std::byte* extent, int kv_head, int64_t block, int thread);
+
+  // prefill_attention.cc
+  Status attend_many(const Call& call);
+  void run_stretch(const Call& call, const Stretch& stretch);
+  void run_rows(const Call& call, const Stretch& stretch, const RowBlock& block, int thread);
+  const uint16_t* exact_form(const Call& call, const Stretch& stretch, int64_t page, int kv_head,
+                             int thread) const;
 
   const KvLayout* layout_;
   const Kernels* kernels_;
   ThreadPool* pool_;
   int64_t max_chunk_;
+  AttentionMath math_;
   Buffer memory_;
 };
 

@@ -7,9 +7,10 @@ namespace tierkv {
 Result<std::unique_ptr<TieredCache>> TieredCache::create(const KvLayout& layout,
                                                          MemoryBudget& budget,
                                                          const Kernels& kernels, ThreadPool& pool,
-                                                         int64_t max_chunk, FlashOptions flash) {
+                                                         int64_t max_chunk, FlashOptions flash,
+                                                         AttentionMath math) {
   TIERKV_ASSIGN_OR_RETURN(TieredAttention attention,
-                          TieredAttention::create(layout, budget, kernels, pool, max_chunk));
+                          TieredAttention::create(layout, budget, kernels, pool, max_chunk, math));
   return std::unique_ptr<TieredCache>(new TieredCache(layout, budget, kernels, pool, max_chunk,
                                                       std::move(flash), std::move(attention)));
 }
@@ -95,6 +96,15 @@ void TieredCache::abandon() {
   chunk_ = 0;
   table_.shrink(length_);
   shrink_window_pages();
+}
+
+bool TieredCache::rewind(int64_t n_tokens) {
+  const int64_t first_seen = std::max<int64_t>(n_tokens - layout_.max_window + 1, 0);
+  if (n_tokens > length_ || first_window_page_ > first_seen / kPageTokens) return false;
+  if (!table_.rewind(n_tokens)) return false;
+  length_ = n_tokens;
+  shrink_window_pages();
+  return true;
 }
 
 PageTier TieredCache::tier(int layer, int64_t page) const {

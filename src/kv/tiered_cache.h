@@ -29,7 +29,8 @@ class TieredCache : public KvCache, private PageSource {
   // `max_chunk`: most tokens of one begin(). References must outlive the cache.
   static Result<std::unique_ptr<TieredCache>> create(const KvLayout& layout, MemoryBudget& budget,
                                                      const Kernels& kernels, ThreadPool& pool,
-                                                     int64_t max_chunk, FlashOptions flash);
+                                                     int64_t max_chunk, FlashOptions flash,
+                                                     AttentionMath math = AttentionMath::kBf16);
 
   int64_t length() const override { return length_; }
   Status begin(int64_t n_tokens) override;
@@ -40,6 +41,10 @@ class TieredCache : public KvCache, private PageSource {
   // See PageTable.
   void set_exact_limit(int64_t max_exact_pages) { table_.set_exact_limit(max_exact_pages); }
   Status settle(const Plan& plan) { return table_.settle(plan); }
+
+  // Forgets the tokens from n_tokens on. False, and nothing changes, when the cache can't be as it
+  // was then: pages have changed tiers, or have been dropped behind a window.
+  bool rewind(int64_t n_tokens);
 
   TierReport report() const;
 

@@ -156,7 +156,8 @@ struct Rig {
     auto made = Decoder::create(spec, weights, kernels, pool, budget, 128);
     EXPECT_TRUE(made.ok());
     decoder = std::move(*made);
-    cache = std::move(*TieredCache::create(layout, budget, kernels, pool, 128, {}));
+    cache = std::move(
+        *TieredCache::create(layout, budget, kernels, pool, 128, {}, AttentionMath::kFloat32));
   }
   MemoryBudget budget;
   ThreadPool pool{2};

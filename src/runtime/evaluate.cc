@@ -58,6 +58,7 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
   session.request.kld_budget = options.kld_budget;
   session.request.flash_directory = options.flash_directory;
   session.activations = options.activations;
+  session.attention = options.attention;
   return Session::create(engine, session);
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "kv/tiered_attention.h"
 #include "model/matmul_runner.h"
 #include "runtime/engine.h"
 #include "runtime/kv_request.h"
@@ -24,6 +25,7 @@ struct EvalOptions {
   // kFloat32 isolates what the layout does: with kInt8, any change at all shows up as the rounding
   // noise of two runs whose activations round differently.
   Activations activations = Activations::kFloat32;
+  AttentionMath attention = AttentionMath::kFloat32;  // of prefill
   // Called with the logits under test, [n, n_vocab], of predictions for text positions first.. .
   std::function<void(int64_t first, int64_t n, const float* logits)> on_logits;
 };

@@ -128,7 +128,7 @@ Status Session::allocate() {
   flash.max_tokens = n_context_ + chunk_;
   TIERKV_ASSIGN_OR_RETURN(
       cache_, TieredCache::create(engine_.kv_layout(), engine_.budget(), engine_.kernels(),
-                                  engine_.pool(), chunk_, std::move(flash)));
+                                  engine_.pool(), chunk_, std::move(flash), options_.attention));
   TIERKV_ASSIGN_OR_RETURN(logits_, Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
                                                     engine_.spec().n_vocab * sizeof(float)));
   const uint64_t codec_scratch =
@@ -142,6 +142,16 @@ Status Session::allocate() {
 
 Status Session::prefill(std::span<const int32_t> tokens, const PrefillProgress& progress,
                         const std::atomic<bool>* cancel) {
+  TIERKV_RETURN_IF_ERROR(read(tokens, progress, cancel));
+  if (settled_) return {};
+  const double settle_start = now();
+  TIERKV_RETURN_IF_ERROR(settle());
+  timings_.settle_seconds = now() - settle_start;
+  return {};
+}
+
+Status Session::read(std::span<const int32_t> tokens, const PrefillProgress& progress,
+                     const std::atomic<bool>* cancel) {
   // A token that was sampled but not read yet comes first.
   std::vector<int32_t> todo(tokens_.begin() + length(), tokens_.end());
   todo.insert(todo.end(), tokens.begin(), tokens.end());
@@ -162,11 +172,13 @@ Status Session::prefill(std::span<const int32_t> tokens, const PrefillProgress& 
   }
   timings_.prompt_n += total;
   timings_.prompt_seconds += now() - start;
-  if (settled_) return {};
-  const double settle_start = now();
-  TIERKV_RETURN_IF_ERROR(settle());
-  timings_.settle_seconds = now() - settle_start;
   return {};
+}
+
+bool Session::rewind(int64_t n_tokens) {
+  if (!cache_->rewind(n_tokens)) return false;
+  tokens_.resize(n_tokens);
+  return true;
 }
 
 // Plans with the prompt's real length, and moves its tokens to their tiers.

@@ -24,6 +24,7 @@ struct SessionOptions {
   int64_t n_context = 0;  // most tokens; 0: the model's own limit
   int64_t max_chunk = 0;  // tokens of a prefill chunk; 0: what the budget allows, up to 512
   Activations activations = Activations::kInt8;
+  AttentionMath attention = AttentionMath::kBf16;
 };
 
 // Tokens read so far and in all.
@@ -68,6 +69,12 @@ class Session {
   // cancellation the tokens that were committed stay.
   Status prefill(std::span<const int32_t> tokens, const PrefillProgress& progress = {},
                  const std::atomic<bool>* cancel = nullptr);
+  // The reading alone, of a prompt that goes on: measurement.
+  Status read(std::span<const int32_t> tokens, const PrefillProgress& progress = {},
+              const std::atomic<bool>* cancel = nullptr);
+  // Forgets the tokens from n_tokens on, settled or not. False, and nothing changes, when the cache
+  // can't be as it was then (TieredCache::rewind): measurement.
+  bool rewind(int64_t n_tokens);
 
   Result<Generation> generate(const GenerateOptions& options, const TextCallback& on_text = {},
                               const std::atomic<bool>* cancel = nullptr);

@@ -1,0 +1,116 @@
+// Memory and addresses of one TieredAttention::attend, for the files that implement it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/carve.h"
+#include "kv/tiered_attention.h"
+
+namespace tierkv {
+
+// State rows are laid out [kv_head][token][query head of the group], so that the rows that share a
+// KV head are consecutive.
+struct TieredAttention::Scratch {
+  float *q, *out, *max, *sum;  // [rows, head_dim] and [rows]
+  uint16_t* q_bf16;            // [rows, head_dim], many only
+  int8_t* codes;               // queries in rotated int8 form, few only
+  float* code_scale;
+  int32_t* code_sum;
+  float *rotated_out, *rotated_max, *rotated_sum;  // few only
+  float* split_states;
+  std::byte* threads;  // per thread: kernel scratch, ranges of rows, one exact block
+  uint64_t kernel_bytes, thread_bytes;
+  uint64_t total_bytes = 0;
+
+  Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk, int n_threads);
+
+  std::byte* kernel(int thread) const { return threads + thread * thread_bytes; }
+  int32_t* ranges(int thread) const {
+    return reinterpret_cast<int32_t*>(kernel(thread) + kernel_bytes);
+  }
+  uint16_t* block(int thread) const {
+    return reinterpret_cast<uint16_t*>(kernel(thread) + kernel_bytes +
+                                       2 * kMaxAttentionRows * sizeof(int32_t));
+  }
+};
+
+struct TieredAttention::Call {
+  PageSource& pages;
+  int layer;
+  const KvLayerShape& shape;
+  int64_t first_position, n_tokens;
+  Scratch scratch;
+
+  int64_t n_keys() const { return first_position + n_tokens; }
+  int64_t n_pages() const { return (n_keys() + kPageTokens - 1) / kPageTokens; }
+  // First page that any query of the chunk can see.
+  int64_t first_page() const {
+    if (shape.window == 0) return 0;
+    return std::max<int64_t>(0, first_position - shape.window + 1) / kPageTokens;
+  }
+  int64_t head_rows() const { return n_tokens * shape.group(); }
+
+  // Rows [begin, begin + n) of a KV head, with states at the given arrays (indexed by global row).
+  AttentionRows rows(int kv_head, int64_t begin, int64_t n, float* max, float* sum,
+                     float* out) const {
+    const int64_t row = kv_head * head_rows() + begin;
+    AttentionRows r;
+    r.n_rows = static_cast<int>(n);
+    r.head_dim = shape.head_dim;
+    r.q = scratch.q + row * shape.head_dim;
+    r.softcap = shape.softcap;
+    r.max = max + row;
+    r.sum = sum + row;
+    r.out = out + row * shape.head_dim;
+    return r;
+  }
+  AttentionRows plain_rows(int kv_head, int64_t begin, int64_t n) const {
+    return rows(kv_head, begin, n, scratch.max, scratch.sum, scratch.out);
+  }
+  uint16_t* bf16_queries(int kv_head, int64_t begin) const {
+    return scratch.q_bf16 + (kv_head * head_rows() + begin) * shape.head_dim;
+  }
+  RotatedQuery query(int kv_head) const {
+    const int64_t row = kv_head * head_rows();
+    return {scratch.codes + row * shape.head_dim, scratch.code_scale + row, scratch.code_sum + row};
+  }
+
+  bool is_rotated(int64_t page) const {
+    return pages.tier(layer, page) == PageTier::kCompressed && pages.format(layer).k_bits != 0;
+  }
+
+  // A KV head's block of a page, wherever it is; `extent` is the payload that holds flash pages.
+  const void* block(int64_t page, int kv_head, const std::byte* extent) const {
+    switch (pages.tier(layer, page)) {
+      case PageTier::kExact:
+        return pages.exact_block(layer, page, kv_head);
+      case PageTier::kCompressed:
+        return pages.compressed_block(layer, page, kv_head);
+      case PageTier::kFlash:
+        return pages.flash_block(extent, layer, page, kv_head);
+    }
+    return nullptr;
+  }
+
+  // Sets the tokens of `page` that each row sees; false when no row sees any. Row `begin` is the
+  // first.
+  bool set_ranges(AttentionRows& rows, int64_t begin, int64_t page, int32_t* ranges) const {
+    int32_t* first = ranges;
+    int32_t* last = ranges + kMaxAttentionRows;
+    const int64_t base = page * kPageTokens;
+    bool any = false;
+    for (int r = 0; r < rows.n_rows; ++r) {
+      const int64_t position = first_position + (begin + r) / shape.group();
+      const int64_t oldest = shape.window == 0 ? 0 : position - shape.window + 1;
+      last[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - base, 0, kPageTokens));
+      first[r] = static_cast<int32_t>(std::clamp<int64_t>(oldest - base, 0, last[r]));
+      any |= first[r] < last[r];
+    }
+    rows.first = first;
+    rows.last = last;
+    return any;
+  }
+};
+
+}  // namespace tierkv
