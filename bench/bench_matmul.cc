@@ -58,7 +58,7 @@ void run(benchmark::State& state, Isa isa, TensorType type, Shape s) {
   const MatmulInput in = {p.x.as<float>(), p.quantized.data(), s.n_tokens, s.n_cols};
   for (auto _ : state) {
     kernels.matmul(w, in, 0, s.n_tokens, 0, w.n_panels(), p.out.as<float>(), s.n_rows,
-                   p.scratch.data());
+                   p.scratch.data(), nullptr);
     benchmark::ClobberMemory();
   }
   const double n = static_cast<double>(state.iterations());

@@ -15,7 +15,7 @@ namespace tierkv {
 
 inline constexpr int kPageTokens = 64;
 inline constexpr int kPageLane = 16;  // tokens interleaved in K
-inline constexpr int kMaxAttentionRows = 256;
+inline constexpr int kMaxAttentionRows = 512;
 inline constexpr float kNoScore = -1e30f;  // max of a state that has seen no key
 
 // float16 elements of one KV head's block in an exact page, K and V.

@@ -103,9 +103,10 @@ inline void cap_scores(Vec* scores, float cap) {
       s[i].v = _mm512_mask_mov_ps(_mm512_set1_ps(kNoScore), mask, s[i].v);
     }
   }
-  const float top = vec_reduce_max(vec_max(vec_max(s[0], s[1]), vec_max(s[2], s[3])));
+  const Vec highest = vec_max(vec_max(s[0], s[1]), vec_max(s[2], s[3]));
   float keep = 1;
-  if (top > rows.max[row]) {
+  if (_mm512_cmp_ps_mask(highest.v, _mm512_set1_ps(rows.max[row]), _CMP_GT_OQ) != 0) {
+    const float top = vec_reduce_max(highest);  // seldom, once some pages are seen
     keep = vec_first(vec_exp(vec_set(rows.max[row] - top)));
     rows.max[row] = top;
   }

@@ -57,9 +57,11 @@ struct MatmulKernels {
   // out[token * ld_out + row] for tokens [token_begin, token_end) and the rows of panels
   // [panel_begin, panel_end), rows below w.n_rows only. Each output is computed in one fixed order
   // of columns, whatever the split. `scratch` has matmul_scratch_bytes(w.n_cols) bytes, 64-aligned.
+  // `next`: where the panels lie that this thread will probably multiply after these, or null; a
+  // hint, of no effect on results, that lets one token wait less for memory.
   void (*matmul)(const PackedMatrix& w, const MatmulInput& in, int64_t token_begin,
                  int64_t token_end, int64_t panel_begin, int64_t panel_end, float* out,
-                 int64_t ld_out, std::byte* scratch);
+                 int64_t ld_out, std::byte* scratch, const std::byte* next);
 };
 
 uint64_t matmul_scratch_bytes(int64_t n_cols);

@@ -55,7 +55,7 @@ struct Product {
             int64_t panel_begin, int64_t panel_end) {
     const MatmulInput in = {x.data(), quantized.data(), n_tokens, w().n_cols};
     kernels.matmul(w(), in, token_begin, token_end, panel_begin, panel_end, out.data(), ld(),
-                   scratch.data());
+                   scratch.data(), w().data);
   }
   void run(const MatmulKernels& kernels) {
     start(kernels);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "base/carve.h"
@@ -34,6 +35,16 @@ struct TieredAttention::Scratch {
                                        2 * kMaxAttentionRows * sizeof(int32_t));
   }
 };
+
+// The ranges of rows that see all of a page: most of them.
+struct WholePage {
+  std::array<int32_t, kMaxAttentionRows> first, last;
+};
+inline constexpr WholePage kWholePage = [] {
+  WholePage whole{};
+  for (int32_t& last : whole.last) last = kPageTokens;
+  return whole;
+}();
 
 struct TieredAttention::Call {
   PageSource& pages;
@@ -96,20 +107,27 @@ struct TieredAttention::Call {
   // Sets the tokens of `page` that each row sees; false when no row sees any. Row `begin` is the
   // first.
   bool set_ranges(AttentionRows& rows, int64_t begin, int64_t page, int32_t* ranges) const {
+    const int64_t base = page * kPageTokens;
+    const int64_t window = shape.window == 0 ? INT64_MAX / 2 : shape.window;
+    const int64_t first_query = first_position + begin / shape.group();
+    const int64_t last_query = first_position + (begin + rows.n_rows - 1) / shape.group();
+    if (base > last_query || base + kPageTokens <= first_query - window + 1) return false;
+    if (base + kPageTokens - 1 <= first_query && base > last_query - window) {
+      rows.first = kWholePage.first.data();
+      rows.last = kWholePage.last.data();
+      return true;
+    }
     int32_t* first = ranges;
     int32_t* last = ranges + kMaxAttentionRows;
-    const int64_t base = page * kPageTokens;
-    bool any = false;
     for (int r = 0; r < rows.n_rows; ++r) {
       const int64_t position = first_position + (begin + r) / shape.group();
-      const int64_t oldest = shape.window == 0 ? 0 : position - shape.window + 1;
       last[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - base, 0, kPageTokens));
-      first[r] = static_cast<int32_t>(std::clamp<int64_t>(oldest - base, 0, last[r]));
-      any |= first[r] < last[r];
+      first[r] =
+          static_cast<int32_t>(std::clamp<int64_t>(position - window + 1 - base, 0, last[r]));
     }
     rows.first = first;
     rows.last = last;
-    return any;
+    return true;
   }
 };
 

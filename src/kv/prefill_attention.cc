@@ -8,7 +8,14 @@
 namespace tierkv {
 namespace {
 
-constexpr int64_t kTaskTokens = 64;  // queries of one task
+constexpr int64_t kTaskTokens[] = {128, 64};  // queries of one task
+constexpr int64_t kTasksPerThread = 16;
+
+// As many queries as leave each thread some tasks: every task converts the pages that it meets.
+int64_t task_tokens(int64_t n_tokens, int n_kv_heads, int n_threads) {
+  const bool many = n_tokens * n_kv_heads >= kTasksPerThread * n_threads * kTaskTokens[0];
+  return kTaskTokens[many ? 0 : 1];
+}
 
 }  // namespace
 
@@ -51,12 +58,13 @@ Status TieredAttention::attend_many(const Call& call) {
 
 void TieredAttention::run_stretch(const Call& call, const Stretch& stretch) {
   const int n_heads = call.shape.n_kv_heads;
-  const int64_t n_blocks = (call.n_tokens + kTaskTokens - 1) / kTaskTokens;
+  const int64_t each = task_tokens(call.n_tokens, n_heads, pool_->size());
+  const int64_t n_blocks = (call.n_tokens + each - 1) / each;
   pool_->parallel_for(n_blocks * n_heads, [&](int64_t task, int thread) {
     // The last query blocks see most keys: they go first.
-    const int64_t first = (n_blocks - 1 - task / n_heads) * kTaskTokens;
+    const int64_t first = (n_blocks - 1 - task / n_heads) * each;
     const RowBlock rows = {static_cast<int>(task % n_heads), first,
-                           std::min(first + kTaskTokens, call.n_tokens)};
+                           std::min(first + each, call.n_tokens)};
     run_rows(call, stretch, rows, thread);
   });
 }

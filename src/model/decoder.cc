@@ -144,7 +144,7 @@ Status Decoder::run_layer(int index, int64_t n_tokens, KvCache& cache) {
   project_qkv(index, n_tokens);
   TIERKV_RETURN_IF_ERROR(cache.attend(index, s.q, s.k, s.v, s.attended));
   const MatmulJob output[] = {{&w.attn_output, s.h}};
-  matmul_.run(s.attended, n_tokens, a.n_heads * a.head_dim, output, kNothing);
+  matmul_.run(s.attended, n_tokens, a.n_heads * a.head_dim, output, &w.ffn_gate, kNothing);
   add_residual(w.post_attention_norm, n_tokens);
   feed_forward(index, n_tokens);
   add_residual(w.post_ffw_norm, n_tokens);
@@ -158,7 +158,7 @@ void Decoder::project_qkv(int index, int64_t n_tokens) {
   const KvLayerShape& a = spec_.layers[index].attention;
   const VectorKernels& vec = *kernels_.vector;
   const MatmulJob qkv[] = {{&w.attn_q, s.q}, {&w.attn_k, s.k}, {&w.attn_v, s.v}};
-  matmul_.run(s.h, n_tokens, spec_.n_embd, qkv, [&](int64_t begin, int64_t end) {
+  matmul_.run(s.h, n_tokens, spec_.n_embd, qkv, &w.attn_output, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       vec.rms_norm(s.x + row * spec_.n_embd, w.attn_norm, spec_.norm_eps, spec_.n_embd,
                    s.h + row * spec_.n_embd);
@@ -207,7 +207,7 @@ void Decoder::feed_forward(int index, int64_t n_tokens) {
   const int64_t n_ff = spec_.layers[index].n_ff;
   const VectorKernels& vec = *kernels_.vector;
   const MatmulJob gate_up[] = {{&w.ffn_gate, s.gate}, {&w.ffn_up, s.up}};
-  matmul_.run(s.h, n_tokens, spec_.n_embd, gate_up, [&](int64_t begin, int64_t end) {
+  matmul_.run(s.h, n_tokens, spec_.n_embd, gate_up, &w.ffn_down, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       vec.rms_norm(s.x + row * spec_.n_embd, w.ffn_norm, spec_.norm_eps, spec_.n_embd,
                    s.h + row * spec_.n_embd);
@@ -215,7 +215,9 @@ void Decoder::feed_forward(int index, int64_t n_tokens) {
   });
   const auto activate = spec_.activation == Activation::kSilu ? vec.silu_mul : vec.gelu_mul;
   const MatmulJob down[] = {{&w.ffn_down, s.h}};
-  matmul_.run(s.gate, n_tokens, n_ff, down, [&](int64_t begin, int64_t end) {
+  const PackedMatrix* following =
+      index + 1 < spec_.n_layers ? &weights_.layers[index + 1].attn_q : &weights_.output;
+  matmul_.run(s.gate, n_tokens, n_ff, down, following, [&](int64_t begin, int64_t end) {
     activate(s.gate + begin * n_ff, s.up + begin * n_ff, (end - begin) * n_ff,
              s.gate + begin * n_ff);
   });
@@ -226,7 +228,7 @@ void Decoder::logits(int64_t row, int64_t n_rows, float* out) {
   const int64_t n = spec_.n_embd;
   const float* x = s.x + row * n;
   const MatmulJob job[] = {{&weights_.output, out}};
-  matmul_.run(s.h, n_rows, n, job, [&](int64_t begin, int64_t end) {
+  matmul_.run(s.h, n_rows, n, job, &weights_.layers[0].attn_q, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       kernels_.vector->rms_norm(x + r * n, weights_.output_norm, spec_.norm_eps, n, s.h + r * n);
     }

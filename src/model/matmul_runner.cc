@@ -8,7 +8,7 @@ namespace tierkv {
 namespace {
 
 // Weight bytes of one task: small enough to share evenly, large enough to be worth taking.
-constexpr uint64_t kTaskBytes = 48 << 10;
+constexpr uint64_t kTaskBytes = 96 << 10;
 constexpr int64_t kMaxJobs = 4;
 
 // Panels of one task. Kernels stream four panels at once for few tokens and pair them up for many;
@@ -42,7 +42,7 @@ void MatmulRunner::set_memory(std::byte* memory, int64_t max_tokens, int64_t max
 }
 
 void MatmulRunner::multiply(const float* x, int64_t n_tokens, int64_t n_cols,
-                            std::span<const MatmulJob> jobs) {
+                            std::span<const MatmulJob> jobs, const PackedMatrix* following) {
   const MatmulInput input = {x, quantized_, n_tokens, n_cols};
   int64_t first_task[kMaxJobs + 1] = {0};
   int64_t panels[kMaxJobs];
@@ -51,10 +51,29 @@ void MatmulRunner::multiply(const float* x, int64_t n_tokens, int64_t n_cols,
     panels[i] = panels_per_task(*jobs[i].w, n_tokens);
     first_task[i + 1] = first_task[i] + (jobs[i].w->n_panels() + panels[i] - 1) / panels[i];
   }
-  pool_.parallel_for(first_task[n_jobs], [&](int64_t task, int thread) {
+  struct Part {
+    int64_t job, panel;
+  };
+  const auto part_of = [&](int64_t task) -> Part {
     int64_t i = 0;
     while (task >= first_task[i + 1]) ++i;
-    const int64_t begin = (task - first_task[i]) * panels[i];
+    return {i, (task - first_task[i]) * panels[i]};
+  };
+  const auto panel_address = [](const PackedMatrix& w, int64_t panel) {
+    return w.data + std::min(panel, w.n_panels() - 1) * packed_panel_bytes(w.type, w.n_cols);
+  };
+  // Where a task begins; of those after the last, in the matrix that follows.
+  const auto address = [&](int64_t task) -> const std::byte* {
+    const int64_t beyond = task - first_task[n_jobs];
+    if (beyond >= 0) {
+      if (following == nullptr) return nullptr;
+      return panel_address(*following, beyond * panels_per_task(*following, n_tokens));
+    }
+    const Part part = part_of(task);
+    return panel_address(*jobs[part.job].w, part.panel);
+  };
+  pool_.parallel_for(first_task[n_jobs], [&](int64_t task, int thread) {
+    const auto [i, begin] = part_of(task);
     const int64_t end = std::min(begin + panels[i], jobs[i].w->n_panels());
     std::byte* scratch = scratch_ + thread * scratch_bytes_;
     if (activations_ == Activations::kFloat32 && uses_quantized_input(jobs[i].w->type)) {
@@ -62,7 +81,7 @@ void MatmulRunner::multiply(const float* x, int64_t n_tokens, int64_t n_cols,
       return;
     }
     kernels_.matmul->matmul(*jobs[i].w, input, 0, n_tokens, begin, end, jobs[i].out,
-                            jobs[i].w->n_rows, scratch);
+                            jobs[i].w->n_rows, scratch, address(task + pool_.size()));
   });
 }
 
@@ -80,7 +99,7 @@ void MatmulRunner::multiply_in_float(const MatmulJob& job, const MatmulInput& in
     pack_panel(TensorType::kF32, reinterpret_cast<const std::byte*>(rows), n_rows, n_cols, panel);
     const PackedMatrix widened = {TensorType::kF32, n_rows, n_cols, panel};
     kernels_.matmul->matmul(widened, input, 0, input.n_tokens, 0, 1, job.out + row, job.w->n_rows,
-                            scratch);
+                            scratch, nullptr);
   }
 }
 

@@ -34,15 +34,17 @@ class MatmulRunner {
 
   // x [n_tokens, n_cols]. prepare(row_begin, row_end) is called first for blocks of rows, on any
   // thread, and may write those rows of x: norms and activations go there, beside the quantisation.
+  // `following` is the matrix that will be multiplied next, if known: a hint, which lets decoding
+  // wait less for memory.
   template <typename Prepare>
   void run(const float* x, int64_t n_tokens, int64_t n_cols, std::span<const MatmulJob> jobs,
-           Prepare&& prepare) {
+           const PackedMatrix* following, Prepare&& prepare) {
     for_rows(n_tokens, [&](int64_t begin, int64_t end) {
       prepare(begin, end);
       if (activations_ == Activations::kFloat32) return;
       kernels_.matmul->quantize(x, n_tokens, n_cols, begin, end, quantized_);
     });
-    multiply(x, n_tokens, n_cols, jobs);
+    multiply(x, n_tokens, n_cols, jobs, following);
   }
 
   // fn(row_begin, row_end) over blocks of rows.
@@ -58,7 +60,8 @@ class MatmulRunner {
  private:
   static constexpr int64_t kRowBlock = 8;
 
-  void multiply(const float* x, int64_t n_tokens, int64_t n_cols, std::span<const MatmulJob> jobs);
+  void multiply(const float* x, int64_t n_tokens, int64_t n_cols, std::span<const MatmulJob> jobs,
+                const PackedMatrix* following);
   void multiply_in_float(const MatmulJob& job, const MatmulInput& input, int64_t panel_begin,
                          int64_t panel_end, std::byte* scratch);
 
