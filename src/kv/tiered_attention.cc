@@ -209,7 +209,13 @@ void TieredAttention::run_splits(const Call& call, const std::vector<Split>& spl
   const int n_heads = call.shape.n_kv_heads;
   const int64_t n_tasks = static_cast<int64_t>(splits.size()) * n_heads;
   pool_->parallel_for(n_tasks, [&](int64_t task, int thread) {
-    run_split(call, splits[task / n_heads], static_cast<int>(task % n_heads), task, thread);
+    const int64_t following = task + pool_->size();  // what this thread will probably do next
+    const void* next = nullptr;
+    if (following < n_tasks) {
+      const Split& split = splits[following / n_heads];
+      next = call.block(split.page_begin, static_cast<int>(following % n_heads), split.extent);
+    }
+    run_split(call, splits[task / n_heads], static_cast<int>(task % n_heads), task, next, thread);
   });
   // In ascending order of splits, for each KV head.
   const Scratch& s = call.scratch;
@@ -231,7 +237,7 @@ void TieredAttention::run_splits(const Call& call, const std::vector<Split>& spl
 }
 
 void TieredAttention::run_split(const Call& call, const Split& split, int kv_head, int64_t slot,
-                                int thread) {
+                                const void* next, int thread) {
   const Scratch& s = call.scratch;
   const int64_t n_rows = call.head_rows();
   const RotatedFormat format = call.pages.format(call.layer);
@@ -247,10 +253,8 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
     AttentionRows& target = is_rotated ? rotated : plain;
     if (!call.set_ranges(target, 0, page, s.ranges(thread))) continue;
     const void* block = call.block(page, kv_head, split.extent);
-    target.next_block =
-        page + 1 < split.page_end
-            ? static_cast<const uint16_t*>(call.block(page + 1, kv_head, split.extent))
-            : nullptr;
+    target.next_block = static_cast<const uint16_t*>(
+        page + 1 < split.page_end ? call.block(page + 1, kv_head, split.extent) : next);
     if (is_rotated) {
       kernels_->rotated->attend(format, static_cast<const std::byte*>(block), rotated,
                                 call.query(kv_head), s.kernel(thread));

@@ -78,7 +78,8 @@ class TieredAttention {
   // tiered_attention.cc
   Status attend_few(const Call& call);
   void run_splits(const Call& call, const std::vector<Split>& splits);
-  void run_split(const Call& call, const Split& split, int kv_head, int64_t slot, int thread);
+  void run_split(const Call& call, const Split& split, int kv_head, int64_t slot, const void* next,
+                 int thread);
   void merge_rotated(const Call& call);
 
   // prefill_attention.cc

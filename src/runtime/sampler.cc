@@ -47,19 +47,29 @@ void Sampler::penalise(std::span<float> logits, std::span<const int32_t> recent)
 
 // The candidates that top-k leaves, best first; equal logits by token id.
 void Sampler::collect(std::span<const float> logits) {
-  candidates_.clear();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    candidates_.push_back({logits[i], static_cast<int32_t>(i)});
-  }
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
   };
-  const size_t keep = options_.top_k == 0 ? candidates_.size()
-                                          : std::min<size_t>(candidates_.size(),
-                                                             static_cast<size_t>(options_.top_k));
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(keep),
-                    candidates_.end(), better);
-  candidates_.resize(keep);
+  const size_t keep = options_.top_k == 0
+                          ? logits.size()
+                          : std::min<size_t>(logits.size(), static_cast<size_t>(options_.top_k));
+  candidates_.clear();
+  for (size_t i = 0; i < keep; ++i) candidates_.push_back({logits[i], static_cast<int32_t>(i)});
+  std::make_heap(candidates_.begin(), candidates_.end(), better);  // the worst in front
+  constexpr size_t kBlock = 1024;
+  for (size_t begin = keep; begin < logits.size(); begin += kBlock) {
+    const size_t end = std::min(begin + kBlock, logits.size());
+    // Later tokens lose ties, so a block without a larger logit has no candidate.
+    const int64_t n = static_cast<int64_t>(end - begin);
+    if (!(kernels_.vector->max(&logits[begin], n) > candidates_.front().logit)) continue;
+    for (size_t i = begin; i < end; ++i) {
+      if (!(logits[i] > candidates_.front().logit)) continue;
+      std::pop_heap(candidates_.begin(), candidates_.end(), better);
+      candidates_.back() = {logits[i], static_cast<int32_t>(i)};
+      std::push_heap(candidates_.begin(), candidates_.end(), better);
+    }
+  }
+  std::sort(candidates_.begin(), candidates_.end(), better);
 }
 
 // top-p and min-p act on the untempered probabilities, as in llama.cpp's default chain.

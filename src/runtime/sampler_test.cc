@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 namespace tierkv {
 namespace {
@@ -64,6 +67,22 @@ TEST(Sampler, TopKTopPAndMinPCutTheTail) {
   got = shares(options, logits);
   EXPECT_GT(got[2], 0);
   EXPECT_EQ(got[3], 0);
+}
+
+// Many equal logits, spread over a vocabulary of many blocks: the best 16 are those that sorting
+// all of them puts first, equal ones by their place.
+TEST(Sampler, TopKOfALargeVocabularyIsThatOfSorting) {
+  std::mt19937 random(3);
+  std::vector<float> logits(5000);
+  for (float& x : logits) x = static_cast<float>(random() % 300);
+  std::vector<size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  SamplingOptions options = plain(100);  // almost uniform
+  options.top_k = 16;
+  const auto got = shares(options, logits);
+  for (size_t i = 0; i < order.size(); ++i) EXPECT_EQ(got[order[i]] > 0, i < 16) << i;
 }
 
 TEST(Sampler, RepetitionPenaltyLooksBackOnlySoFar) {
