@@ -27,6 +27,12 @@ class Buffer {
   static Result<Buffer> allocate(MemoryBudget& budget, MemoryKind kind, uint64_t bytes,
                                  bool huge_pages = false);
 
+  // For buffers that come and go, side by side: huge pages only where there is no ceiling, since
+  // the system may keep what is freed of one until memory is short.
+  static Result<Buffer> allocate_page(MemoryBudget& budget, MemoryKind kind, uint64_t bytes) {
+    return allocate(budget, kind, bytes, budget.limit() == MemoryBudget::kUnlimited);
+  }
+
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }

@@ -57,7 +57,8 @@ Status PageTable::grow(int64_t n_tokens) {
 // A new exact page; when the budget refuses it, older pages move on until it fits.
 Status PageTable::add_page() {
   for (;;) {
-    Result<Buffer> buffer = Buffer::allocate(budget_, MemoryKind::kTier0, layout_.full_page_bytes);
+    Result<Buffer> buffer =
+        Buffer::allocate_page(budget_, MemoryKind::kTier0, layout_.full_page_bytes);
     if (buffer.ok()) {
       Page page;
       page.exact = std::move(*buffer);
@@ -104,8 +105,9 @@ void PageTable::drop_exact(int64_t page) {
 }
 
 Status PageTable::compress(int64_t page) {
-  TIERKV_ASSIGN_OR_RETURN(pages_[page].compressed,
-                          Buffer::allocate(budget_, MemoryKind::kTier1, compressed_.page_bytes));
+  TIERKV_ASSIGN_OR_RETURN(
+      pages_[page].compressed,
+      Buffer::allocate_page(budget_, MemoryKind::kTier1, compressed_.page_bytes));
   for (const int layer : layout_.full_layers) {
     encode_layer(page, layer, pages_[page].exact.data() + layout_.exact_offset[layer]);
   }
@@ -259,8 +261,9 @@ Status PageTable::compress_from_flash(int64_t begin, int64_t end) {
   }
   if (todo.empty()) return {};
   for (const int64_t page : todo) {
-    TIERKV_ASSIGN_OR_RETURN(pages_[page].compressed,
-                            Buffer::allocate(budget_, MemoryKind::kTier1, compressed_.page_bytes));
+    TIERKV_ASSIGN_OR_RETURN(
+        pages_[page].compressed,
+        Buffer::allocate_page(budget_, MemoryKind::kTier1, compressed_.page_bytes));
   }
   for (const int layer : layout_.full_layers) {
     size_t at = 0;

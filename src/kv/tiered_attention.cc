@@ -70,7 +70,7 @@ Result<TieredAttention> TieredAttention::create(const KvLayout& layout, MemoryBu
   TieredAttention attention(layout, kernels, pool, max_chunk, math);
   TIERKV_ASSIGN_OR_RETURN(attention.memory_,
                           Buffer::allocate(budget, MemoryKind::kScratch,
-                                           scratch_bytes(layout, max_chunk, pool.size())));
+                                           scratch_bytes(layout, max_chunk, pool.size()), true));
   return attention;
 }
 

@@ -48,8 +48,8 @@ Status TieredCache::grow_window_pages(int64_t n_tokens) {
     return first_window_page_ + static_cast<int64_t>(window_pages_.size());
   };
   while (n_end() * kPageTokens < n_tokens) {
-    TIERKV_ASSIGN_OR_RETURN(
-        Buffer buffer, Buffer::allocate(budget_, MemoryKind::kTier0, layout_.window_page_bytes));
+    TIERKV_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate_page(budget_, MemoryKind::kTier0,
+                                                                 layout_.window_page_bytes));
     window_pages_.push_back(std::move(buffer));
   }
   return {};

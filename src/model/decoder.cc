@@ -79,8 +79,9 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const ModelSpec& spec, const We
   std::unique_ptr<Decoder> decoder(
       new Decoder(spec, weights, kernels, pool, max_chunk, activations));
   TIERKV_ASSIGN_OR_RETURN(
-      decoder->memory_, Buffer::allocate(budget, MemoryKind::kScratch,
-                                         scratch_bytes(spec, max_chunk, pool.size(), activations)));
+      decoder->memory_,
+      Buffer::allocate(budget, MemoryKind::kScratch,
+                       scratch_bytes(spec, max_chunk, pool.size(), activations), true));
   const Scratch s = decoder->scratch();
   decoder->matmul_.set_memory(s.matmul, max_chunk, Widths(spec).input);
   decoder->rope_.set_memory(s.rope, max_chunk);
