@@ -1,148 +1,124 @@
 #!/usr/bin/env python3
-"""tierkv against llama.cpp on the same model, text and threads, in interleaved pairs.
+"""tierkv against other engines on the same model and threads, in interleaved rounds.
 
-usage: compare.py MODEL.gguf TEXT [--tokens 512] [--generate 64] [--threads N] [--pairs 5]
-                  [--kv exact] [--peer-kv f16] [--ram SIZE] [--peer-python .venv-peer/bin/python]
+usage: compare.py MODEL.gguf [--peers ik,llamacpp,llamacpp-node,openvino] [--what prefill,decode]
+                  [--tokens 512,4096] [--generate 32] [--threads 1,2] [--pairs 5] [--kv exact,k5v4]
+                  [--peer-kv f16,q8_0] [--busy N]
 
-Machines are noisy, so each pair runs both engines one after the other, in turns first, and what
-counts is the median of the pairs' ratios, not a time. Every run goes to bench/results/ as a line of
-JSON; the summary is printed. Make the peer's Python once (this compiles llama.cpp):
-    python3 -m venv .venv-peer && .venv-peer/bin/pip install -r bench/compare/requirements.txt
+Machines are noisy, so each round runs every engine once, forwards and backwards in turns, and what counts is
+the median over the rounds of tierkv's rate divided by the other's, not a rate. Prefill is the reading of a
+prompt of --tokens; decode is the generation of --generate tokens after so many. --busy keeps N CPUs busy with
+a process each. Every run goes to bench/results/ as a line of JSON; the table is printed. A peer that isn't
+installed is left out, with a line that says how to get it.
 """
+
 import argparse
-import datetime
-import json
+import itertools
 import os
 import pathlib
-import platform
 import statistics
-import subprocess
-import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PEER = pathlib.Path(__file__).with_name("peer_llamacpp.py")
-RATES = ("prompt_per_second", "predicted_per_second")
+import children
+import peers
+import results
 
 
-def output_of(command):
-    """What a command prints, as text. Its failure ends the comparison, with its own words."""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))}\n{result.stderr}failed: {result.returncode}")
-    return result.stdout
+def commas(kind):
+    """For argparse: a list of `kind`, separated by commas."""
+    return lambda text: [kind(word) for word in text.split(",")]
 
 
-def cut_text(args, path):
-    """Writes the text of the first args.tokens tokens to `path`."""
-    output_of(
-        [args.peer_python, PEER, args.model, args.text, "--tokens", str(args.tokens), "--cut", path]
-    )
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("model")
+    parser.add_argument("--peers", type=commas(str), default=list(peers.PEERS), help=",".join(peers.PEERS))
+    parser.add_argument("--what", type=commas(str), default=list(peers.RATES), help="prefill,decode")
+    parser.add_argument("--tokens", type=commas(int), default=[512, 4096], help="of prompt, or before decode")
+    parser.add_argument("--generate", type=int, default=32, help="tokens of a decode measurement")
+    parser.add_argument("--threads", type=commas(int), default=[os.cpu_count()])
+    parser.add_argument("--pairs", type=int, default=5, help="rounds for each point")
+    parser.add_argument("--kv", type=commas(str), default=["exact"], help="tierkv's KV layouts")
+    parser.add_argument("--peer-kv", type=commas(str), default=["f16"], help="peers' KV types: f16, q8_0")
+    parser.add_argument("--busy", type=int, default=0, help="CPUs that a neighbour process keeps busy")
+    parser.add_argument("--results", type=pathlib.Path, default=results.FOLDER)
+    peers.add_options(parser)
+    args = parser.parse_args()
+    for word, known in [
+        *((name, peers.PEERS) for name in args.peers),
+        *((what, peers.RATES) for what in args.what),
+    ]:
+        if word not in known:
+            parser.error(f"{word}: not one of {', '.join(known)}")
+    return args
 
 
-def run_tierkv(args, text):
-    command = [args.tierkv, "run", "-m", args.model, "-f", text, "--raw", "--json", "--temp", "0"]
-    command += ["-n", str(args.generate), "--ignore-eos", "-t", str(args.threads), "--kv", args.kv]
-    if args.ram:
-        command += ["--ram", args.ram]
-    report = json.loads(output_of(command))
-    figures = {key: report["timings"][key] for key in ("prompt_n", "predicted_n") + RATES}
-    return {
-        "engine": "tierkv",
-        "kv": args.kv,
-        "isa": report.get("isa"),
-        "threads": args.threads,
-        "peak_rss_bytes": report["peak_rss_bytes"],
-        **figures,
-    }
+def engines_of(args):
+    """tierkv first, with each of its layouts; then the peers that are there."""
+    ours = [peers.TierKv(args, kv) for kv in args.kv]
+    if not ours[0].is_installed():
+        raise SystemExit(f"no {ours[0].program()}: build it with {ours[0].install}")
+    found = peers.installed(peers.PEERS[name](args, args.peer_kv[0]) for name in args.peers)
+    return ours + [type(peer)(args, kv) for peer in found for kv in args.peer_kv]
 
 
-def run_peer(args):
-    command = [args.peer_python, PEER, args.model, args.text, "--tokens", str(args.tokens)]
-    command += ["--generate", str(args.generate), "--threads", str(args.threads), "--kv", args.peer_kv]
-    return json.loads(output_of(command))
+def points_of(args):
+    for what, threads, tokens in itertools.product(args.what, args.threads, args.tokens):
+        yield peers.Point(args.model, what, tokens, args.generate, threads)
 
 
-def cpu_name():
-    for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
-def commit():
-    git = ["git", "-C", ROOT, "describe", "--always", "--dirty"]
-    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-
-
-def median_and_range(values):
-    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
-
-
-def summary(pairs):
-    """The lines to print: medians of both engines, and the median of the ratios."""
-    for rate, name in zip(RATES, ("prefill", "decode")):
-        ours, peers = ([run[rate] for run in runs] for runs in zip(*pairs))
-        ratios = [a / b for a, b in zip(ours, peers)]
-        yield (
-            f"{name}: tierkv {statistics.median(ours):.1f}, llama.cpp {statistics.median(peers):.1f} "
-            f"tokens/s; ratio {median_and_range(ratios)} over {len(pairs)} pairs"
-        )
-    ours, peers = ([run["peak_rss_bytes"] / 2**20 for run in runs] for runs in zip(*pairs))
-    yield f"peak RSS: tierkv {statistics.median(ours):.0f}, llama.cpp {statistics.median(peers):.0f} MiB"
-
-
-def measure_pairs(args, text, record):
-    """[(ours, peer)], each also given to `record`."""
-    pairs = []
+def measure_rounds(args, engines, point, record):
+    """{engine: its runs, one a round}. An engine that fails is reported and left out of this point."""
+    runs = {engine: [] for engine in engines if point.what in engine.measures}
     for index in range(args.pairs):
-        runs = {}
-        for engine in ("tierkv", "peer") if index % 2 == 0 else ("peer", "tierkv"):
-            runs[engine] = run_tierkv(args, text) if engine == "tierkv" else run_peer(args)
-            record({**runs[engine], "pair": index})
-        pair = runs["tierkv"], runs["peer"]
-        if any(pair[0][key] != pair[1][key] for key in ("prompt_n", "predicted_n")):
-            print(f"note: token counts differ: {[(r['prompt_n'], r['predicted_n']) for r in pair]}")
-        pairs.append(pair)
-    return pairs
+        for engine in list(runs)[:: -1 if index % 2 else 1]:
+            try:
+                run = engine.measure(point)
+            except children.ChildFailed as error:
+                print(f"{engine.name} {engine.kv} failed, {point}: {error}")
+                del runs[engine]
+                continue
+            record({**run, "round": index})
+            runs[engine].append(run)
+    return runs
+
+
+def ratio_cell(ours, theirs, rate):
+    """The median of the rounds' ratios and their range."""
+    ratios = [a[rate] / b[rate] for a, b in zip(ours, theirs)]
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+
+
+def table_rows(runs, point, layouts):
+    """A line of the table for each engine: its medians, and tierkv's rate divided by its own."""
+    rate = peers.RATES[point.what]
+    by_layout = {engine.kv: own for engine, own in runs.items() if engine.name == "tierkv"}
+    for engine, own in runs.items():
+        speed = statistics.median(run[rate] for run in own)
+        peak = statistics.median(run["peak_rss_bytes"] for run in own) / 2**20
+        ratios = [ratio_cell(by_layout[kv], own, rate) if kv in by_layout else "" for kv in layouts]
+        cells = [point.what, point.tokens, point.threads, engine.name, own[0]["kv"]]
+        cells += [f"{speed:.1f}", f"{peak:.0f}", *ratios]
+        yield "| " + " | ".join(map(str, cells)) + " |"
+
+
+def table_head(layouts):
+    titles = ["what", "tokens", "threads", "engine", "KV", "tokens/s", "peak RSS, MiB"]
+    titles += [f"tierkv {kv} ÷ it" for kv in layouts]
+    return "| " + " | ".join(titles) + " |\n" + "|---" * len(titles) + "|"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("text")
-    parser.add_argument("--tokens", type=int, default=512, help="of prompt")
-    parser.add_argument("--generate", type=int, default=64, help="tokens to generate")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--kv", default="exact", help="tierkv's KV layout")
-    parser.add_argument("--peer-kv", default="f16", help="llama.cpp's KV type: f16, q8_0, q4_0")
-    parser.add_argument("--ram", help="tierkv's RAM ceiling")
-    parser.add_argument("--tierkv", default=ROOT / "build/bin/tierkv")
-    parser.add_argument("--peer-python", default=ROOT / ".venv-peer/bin/python")
-    parser.add_argument("--results", type=pathlib.Path, default=ROOT / "bench/results")
-    args = parser.parse_args()
-    now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0).isoformat()
-    args.results.mkdir(parents=True, exist_ok=True)
-    common = {
-        "time": now,
-        "commit": commit(),
-        "cpu": cpu_name(),
-        "model": pathlib.Path(args.model).name,
-        "text": pathlib.Path(args.text).name,
-    }
-    path = args.results / f"compare-{now.replace(':', '')}.jsonl"
-    with tempfile.TemporaryDirectory() as folder, open(path, "w", encoding="utf-8") as results:
-
-        def record(run):
-            results.write(json.dumps({**common, **run}) + "\n")
-            results.flush()
-
-        text = os.path.join(folder, "prompt.txt")
-        cut_text(args, text)
-        pairs = measure_pairs(args, text, record)
-    print(f"{common['model']}, {args.tokens} + {args.generate} tokens, {args.threads} threads, {common['cpu']}")
-    print("\n".join(summary(pairs)))
-    print(f"runs: {path}")
+    args = parse_arguments()
+    engines = engines_of(args)
+    model = pathlib.Path(args.model).name
+    out = results.Results(args.results, "compare", model=model, busy=args.busy)
+    rows = []
+    with children.busy(args.busy):
+        for point in points_of(args):
+            rows += table_rows(measure_rounds(args, engines, point, out.add), point, args.kv)
+    busy = f", busy neighbour processes: {args.busy}" if args.busy else ""
+    print(f"{model}, {out.common['cpu']}, {args.pairs} rounds{busy}; runs in {out.path}\n")
+    print("\n".join([table_head(args.kv), *rows]))
 
 
 if __name__ == "__main__":
