@@ -184,6 +184,13 @@ class Budget(Case):
             self.assertEqual(code, 0)
             self.assertLessEqual(rss, ram * MIB)
 
+    def test_every_budget_around_the_end_of_flash_settles(self):
+        """Near where all of the middle fits in Tier-1: flash was used for reading, but isn't for the answer."""
+        for ram in (158, 160, 161, 164):
+            code, rss = peak_rss("run", "-m", SMOL, "--temp", "0", *self.arguments(f"{ram}M"))
+            self.assertEqual(code, 0, ram)
+            self.assertLessEqual(rss, ram * MIB)
+
     def test_survives_in_a_cgroup_of_that_size(self):
         group = None
         for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):

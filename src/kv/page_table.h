@@ -58,6 +58,10 @@ class PageTable {
   // been compressed: the tokens before might have stayed exact without those after them.
   bool rewind(int64_t n_tokens);
 
+  // Whether pages have gone to flash: from then on all leave RAM in whole extents only, also those
+  // that are compressed, since flash keeps every original.
+  bool uses_flash() const { return stream_ != nullptr; }
+
   // Moves every page to the tier that `plan` gives it. The codecs of pages that are compressed
   // already must be the same.
   Status settle(const Plan& plan);

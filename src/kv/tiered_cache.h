@@ -40,6 +40,7 @@ class TieredCache : public KvCache, private PageSource {
 
   // See PageTable.
   void set_exact_limit(int64_t max_exact_pages) { table_.set_exact_limit(max_exact_pages); }
+  bool uses_flash() const { return table_.uses_flash(); }
   Status settle(const Plan& plan) { return table_.settle(plan); }
 
   // Forgets the tokens from n_tokens on. False, and nothing changes, when the cache can't be as it
