@@ -11,13 +11,14 @@ imports left out. Prints one JSON object. Also the module through which greedy.p
     python3 -m venv .venv-peer && .venv-peer/bin/pip install -r bench/compare/requirements.txt
 """
 
-import argparse
 import importlib.metadata
 import json
 import random
 import time
 
 import llama_cpp
+
+import peer_arguments
 
 BATCH = 512  # llama.cpp's default micro-batch
 KV_TYPES = {"f16": 1, "q8_0": 8, "q4_0": 2}  # ggml_type
@@ -129,15 +130,7 @@ def measure_rates(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("--prompt", type=int, default=0)
-    parser.add_argument("--depth", type=int, default=0)
-    parser.add_argument("--generate", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--kv", choices=KV_TYPES, default="f16")
-    parser.add_argument("--start", action="store_true", help="time the start")
-    args = parser.parse_args()
+    args = peer_arguments.parse(__doc__, KV_TYPES)
     figures = {"start_seconds": start_seconds(args)} if args.start else measure_rates(args)
     print(
         json.dumps(

@@ -13,7 +13,6 @@ Install: python3 -m venv .venv-peer/openvino &&
     .venv-peer/openvino/bin/pip install -r bench/compare/requirements-openvino.txt
 """
 
-import argparse
 import importlib.metadata
 import json
 import random
@@ -22,6 +21,8 @@ import time
 import numpy as np
 import openvino
 import openvino_genai
+
+import peer_arguments
 
 KV_TYPES = {"f16": "f16", "q8_0": "u8"}  # llama.cpp's name: OpenVINO's nearest
 
@@ -61,15 +62,7 @@ def measure_rates(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("model")
-    parser.add_argument("--prompt", type=int, default=0)
-    parser.add_argument("--depth", type=int, default=0)
-    parser.add_argument("--generate", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--kv", choices=KV_TYPES, default="f16")
-    parser.add_argument("--start", action="store_true", help="time the start")
-    args = parser.parse_args()
+    args = peer_arguments.parse(__doc__, KV_TYPES)
     figures = {"start_seconds": start_seconds(args)} if args.start else measure_rates(args)
     version = "OpenVINO GenAI " + importlib.metadata.version("openvino-genai")
     print(json.dumps({"version": version, "kv": KV_TYPES[args.kv], **figures}))

@@ -79,6 +79,10 @@ struct TieredAttention::Call {
   AttentionRows plain_rows(int kv_head, int64_t begin, int64_t n) const {
     return rows(kv_head, begin, n, scratch.max, scratch.sum, scratch.out);
   }
+  AttentionRows rotated_rows(int kv_head) const {
+    return rows(kv_head, 0, head_rows(), scratch.rotated_max, scratch.rotated_sum,
+                scratch.rotated_out);
+  }
   uint16_t* bf16_queries(int kv_head, int64_t begin) const {
     return scratch.q_bf16 + (kv_head * head_rows() + begin) * shape.head_dim;
   }

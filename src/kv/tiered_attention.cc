@@ -146,8 +146,7 @@ Status TieredAttention::attend_few(const Call& call) {
   const bool compressible = call.pages.format(call.layer).k_bits != 0;
   if (compressible) {
     for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-      kernels_->attention->init(
-          call.rows(head, 0, call.head_rows(), s.rotated_max, s.rotated_sum, s.rotated_out));
+      kernels_->attention->init(call.rotated_rows(head));
     }
   }
   const uint64_t split_bytes =
@@ -221,10 +220,8 @@ void TieredAttention::run_splits(const Call& call, const std::vector<Split>& spl
   const Scratch& s = call.scratch;
   const bool compressible = call.pages.format(call.layer).k_bits != 0;
   pool_->parallel_for(n_heads, [&](int64_t head, int) {
-    const AttentionRows plain =
-        call.rows(static_cast<int>(head), 0, call.head_rows(), s.max, s.sum, s.out);
-    const AttentionRows rotated = call.rows(static_cast<int>(head), 0, call.head_rows(),
-                                            s.rotated_max, s.rotated_sum, s.rotated_out);
+    const AttentionRows plain = call.plain_rows(static_cast<int>(head), 0, call.head_rows());
+    const AttentionRows rotated = call.rotated_rows(static_cast<int>(head));
     for (size_t i = 0; i < splits.size(); ++i) {
       const int64_t task = static_cast<int64_t>(i) * n_heads + head;
       const auto state = [&](int which) {
@@ -241,7 +238,7 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
   const Scratch& s = call.scratch;
   const int64_t n_rows = call.head_rows();
   const RotatedFormat format = call.pages.format(call.layer);
-  AttentionRows rows = call.rows(kv_head, 0, n_rows, s.max, s.sum, s.out);
+  AttentionRows rows = call.plain_rows(kv_head, 0, n_rows);
   AttentionRows plain =
       SplitState(s.split_states, 2 * slot, n_rows, call.shape.head_dim).rows(rows);
   AttentionRows rotated =
@@ -268,10 +265,9 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
 void TieredAttention::merge_rotated(const Call& call) {
   const Scratch& s = call.scratch;
   for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-    const AttentionRows rotated =
-        call.rows(head, 0, call.head_rows(), s.rotated_max, s.rotated_sum, s.rotated_out);
+    const AttentionRows rotated = call.rotated_rows(head);
     kernels_->rotated->unrotate(rotated, s.kernel(0));
-    kernels_->attention->merge(rotated, call.rows(head, 0, call.head_rows(), s.max, s.sum, s.out));
+    kernels_->attention->merge(rotated, call.plain_rows(head, 0, call.head_rows()));
   }
 }
 
