@@ -142,7 +142,6 @@ void TieredAttention::for_token_blocks(const Call& call, Fn&& fn) {
 }
 
 Status TieredAttention::attend_few(const Call& call) {
-  const Scratch& s = call.scratch;
   const bool compressible = call.pages.format(call.layer).k_bits != 0;
   if (compressible) {
     for (int head = 0; head < call.shape.n_kv_heads; ++head) {

@@ -88,7 +88,12 @@ SplitProblem problem_without_codecs(const PlanInput& in) {
     p.exact_page_bytes += layer.exact_page_bytes;
     p.exact_seconds += layer.exact_seconds_per_token;
   }
-  p.flash_bytes = in.staging_bytes + static_cast<uint64_t>(in.extent_pages) * p.exact_page_bytes;
+  const uint64_t extent_bytes = static_cast<uint64_t>(in.extent_pages) * p.exact_page_bytes;
+  p.flash_bytes = in.staging_bytes + extent_bytes;
+  if (in.flash_in_use) {  // the extent that is being filled, the page at its end aside
+    p.fixed_bytes += extent_bytes - p.exact_page_bytes;
+    p.flash_bytes -= extent_bytes - p.exact_page_bytes;
+  }
   if (in.flash_allowed) {
     p.flash_page_seconds = static_cast<double>(p.exact_page_bytes) / in.flash_bytes_per_second;
   }

@@ -46,6 +46,7 @@ struct PlanInput {
   uint64_t fixed_bytes = 0;    // KV that no choice changes: window-only layers
   uint64_t staging_bytes = 0;  // taken as soon as flash is used
   int64_t extent_pages = 4;    // with flash, pages leave RAM only in whole extents
+  bool flash_in_use = false;   // already: that holds for every plan, also one without Tier-2
   int64_t min_sink_pages = 1;
   int64_t min_window_pages = 3;  // recent tokens kept exact, the page being filled included
   double kld_budget = 2e-3;      // nats a token

@@ -185,12 +185,7 @@ bool Session::rewind(int64_t n_tokens) {
 Status Session::settle() {
   plan_input_.total_tokens =
       std::min(length() + std::max<int64_t>(options_.request.n_expected, 1), n_context_);
-  if (cache_->uses_flash()) {
-    // The planner counts what whole extents cost for plans that use flash; now it holds for all.
-    const KvLayout& layout = engine_.kv_layout();
-    plan_input_.fixed_bytes += (plan_input_.extent_pages - 1) * layout.full_page_bytes;
-    plan_input_.extent_pages = 1;
-  }
+  plan_input_.flash_in_use = cache_->uses_flash();
   TIERKV_ASSIGN_OR_RETURN(plan_, plan_request(options_.request, plan_input_));
   TIERKV_RETURN_IF_ERROR(cache_->settle(plan_));
   settled_ = true;
