@@ -31,7 +31,9 @@ Result<std::unique_ptr<Engine>> ModelFlags::open() const {
 }
 
 void KvFlags::add_to(CLI::App& app) {
-  app.add_option("--kv", kv, "force a KV layout: exact, flash, or a codec such as k5v4");
+  app.add_option(
+      "--kv", kv,
+      "force a KV layout: exact, flash, a codec such as k5v4, or bits an element such as 4.25");
   app.add_option("--quality", quality,
                  "most accuracy that compression may cost: exact, high, balanced, compact, or a KL "
                  "divergence in nats a token")

@@ -15,7 +15,7 @@ double per_second(int64_t n, double seconds) {
   return seconds > 0 ? static_cast<double>(n) / seconds : 0;
 }
 
-// "k5v4" or "k5v4 x 20, k4v3 x 10": the codecs of the full-attention layers.
+// "k5v4" or "k5v4 x 20, k4v3 x 10": the codecs of the KV heads of full-attention layers.
 std::string codecs_text(const Plan& plan) {
   std::map<std::string, int> counts;
   for (const CodecId codec : plan.codecs) ++counts[codec_name(codec)];

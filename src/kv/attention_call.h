@@ -91,8 +91,16 @@ struct TieredAttention::Call {
     return {scratch.codes + row * shape.head_dim, scratch.code_scale + row, scratch.code_sum + row};
   }
 
-  bool is_rotated(int64_t page) const {
-    return pages.tier(layer, page) == PageTier::kCompressed && pages.format(layer).k_bits != 0;
+  RotatedFormat format(int kv_head) const { return pages.format(layer, kv_head); }
+  bool is_rotated(int64_t page, int kv_head) const {
+    return pages.tier(layer, page) == PageTier::kCompressed && format(kv_head) != RotatedFormat{};
+  }
+  // Whether compressed pages, if there are any, hold codes in some KV head.
+  bool has_codes() const {
+    for (int head = 0; head < shape.n_kv_heads; ++head) {
+      if (format(head) != RotatedFormat{}) return true;
+    }
+    return false;
   }
 
   // A KV head's block of a page, wherever it is; `extent` is the payload that holds flash pages.

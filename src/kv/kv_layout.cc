@@ -33,26 +33,25 @@ KvLayout make_kv_layout(std::vector<KvLayerShape> shapes) {
 CompressedLayout make_compressed_layout(const KvLayout& layout,
                                         const std::vector<CodecId>& codecs) {
   CompressedLayout compressed;
-  const size_t n_layers = layout.shapes.size();
-  compressed.format.resize(n_layers);
-  compressed.offset.resize(n_layers);
-  compressed.block_bytes.resize(n_layers);
-  for (size_t i = 0; i < codecs.size() && i < layout.full_layers.size(); ++i) {
-    const int layer = layout.full_layers[i];
-    const KvLayerShape& shape = layout.shapes[layer];
-    const RotatedFormat format = {codecs[i].k_bits, codecs[i].v_bits};
-    compressed.format[layer] = format;
-    compressed.offset[layer] = compressed.page_bytes;
-    compressed.block_bytes[layer] = codecs[i] == CodecId{}
-                                        ? exact_block_bytes(shape.head_dim)
-                                        : rotated_block_bytes(format, shape.head_dim);
-    compressed.page_bytes += shape.n_kv_heads * compressed.block_bytes[layer];
+  for (const KvLayerShape& shape : layout.shapes) {
+    compressed.layers.emplace_back(static_cast<size_t>(shape.n_kv_heads));
+  }
+  auto codec = codecs.begin();
+  for (const int layer : layout.full_layers) {
+    for (CompressedHead& head : compressed.layers[layer]) {
+      if (codec == codecs.end()) return compressed;
+      head.format = {codec->k_bits, codec->v_bits};
+      head.offset = compressed.page_bytes;
+      head.block_bytes = compressed_block_bytes(layout.shapes[layer], *codec++);
+      compressed.page_bytes += head.block_bytes;
+    }
   }
   return compressed;
 }
 
-uint64_t compressed_layer_page_bytes(const KvLayerShape& shape, CodecId codec) {
-  return shape.n_kv_heads * rotated_block_bytes({codec.k_bits, codec.v_bits}, shape.head_dim);
+uint64_t compressed_block_bytes(const KvLayerShape& shape, CodecId codec) {
+  return codec == CodecId{} ? exact_block_bytes(shape.head_dim)
+                            : rotated_block_bytes({codec.k_bits, codec.v_bits}, shape.head_dim);
 }
 
 }  // namespace tierkv

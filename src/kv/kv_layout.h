@@ -44,20 +44,26 @@ struct KvLayout {
 // shape whose window exceeds the context is best given as full (window 0).
 KvLayout make_kv_layout(std::vector<KvLayerShape> shapes);
 
-// A Tier-1 page: per full-attention layer its codec and the place of its blocks. Codec 0/0 keeps a
-// layer's float16 blocks as they are: the planner may spend bytes so on a layer that others pay
-// for.
+// A Tier-1 page: the codec and the place of each KV head's block in each full-attention layer.
+// Codec 0/0 keeps a head's float16 block as it is: the planner may spend bytes so on a head that
+// others pay for.
+struct CompressedHead {
+  RotatedFormat format;  // {0,0}: float16
+  uint64_t offset = 0;   // of the block in the page, bytes
+  uint64_t block_bytes = 0;
+  friend bool operator==(const CompressedHead&, const CompressedHead&) = default;
+};
 struct CompressedLayout {
-  std::vector<RotatedFormat> format;  // per layer of the model; {0,0}: float16
-  std::vector<uint64_t> offset;       // bytes
-  std::vector<uint64_t> block_bytes;  // of one KV head
+  std::vector<std::vector<CompressedHead>> layers;  // [layer of the model][KV head]
   uint64_t page_bytes = 0;
+  friend bool operator==(const CompressedLayout&, const CompressedLayout&) = default;
 };
 
-// `codecs`: one per full-attention layer, or none while there is no Tier-1.
+// `codecs`: one per KV head of each full-attention layer, layer by layer (Plan::codecs), or none
+// while there is no Tier-1.
 CompressedLayout make_compressed_layout(const KvLayout& layout, const std::vector<CodecId>& codecs);
 
-// Bytes of one layer's Tier-1 page under a codec.
-uint64_t compressed_layer_page_bytes(const KvLayerShape& shape, CodecId codec);
+// Bytes of one KV head's Tier-1 block under a codec.
+uint64_t compressed_block_bytes(const KvLayerShape& shape, CodecId codec);
 
 }  // namespace tierkv

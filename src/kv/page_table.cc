@@ -32,8 +32,7 @@ uint16_t* PageTable::exact_block(int64_t page, int layer, int kv_head) {
 }
 
 const std::byte* PageTable::compressed_block(int64_t page, int layer, int kv_head) const {
-  return pages_[page].compressed.data() + compressed_.offset[layer] +
-         kv_head * compressed_.block_bytes[layer];
+  return pages_[page].compressed.data() + compressed_.layers[layer][kv_head].offset;
 }
 
 const uint16_t* PageTable::flash_block(const std::byte* payload, int64_t page, int layer,
@@ -119,19 +118,23 @@ Status PageTable::compress(int64_t page) {
 void PageTable::encode_layer(int64_t page, int layer, const std::byte* exact_layer) {
   const KvLayerShape& shape = layout_.shapes[layer];
   const int64_t exact_bytes = exact_block_bytes(shape.head_dim);
-  std::byte* out = pages_[page].compressed.data() + compressed_.offset[layer];
-  if (compressed_.format[layer] == RotatedFormat{}) {
-    std::memcpy(out, exact_layer, layout_.layer_page_bytes(layer));
+  pool_.parallel_for(shape.n_kv_heads, [&](int64_t head, int thread) {
+    encode_head(page, layer, static_cast<int>(head), exact_layer + head * exact_bytes, thread);
+  });
+}
+
+void PageTable::encode_head(int64_t page, int layer, int kv_head, const std::byte* exact,
+                            int thread) {
+  const int64_t head_dim = layout_.shapes[layer].head_dim;
+  const CompressedHead& head = compressed_.layers[layer][kv_head];
+  std::byte* out = pages_[page].compressed.data() + head.offset;
+  if (head.format == RotatedFormat{}) {
+    std::memcpy(out, exact, head.block_bytes);
     return;
   }
-  const uint64_t scratch_bytes = align64(rotated_scratch_bytes(shape.head_dim));
-  pool_.parallel_for(shape.n_kv_heads, [&](int64_t head, int thread) {
-    kernels_.rotated->encode(compressed_.format[layer],
-                             reinterpret_cast<const uint16_t*>(exact_layer + head * exact_bytes),
-                             kPageTokens, shape.head_dim,
-                             out + head * compressed_.block_bytes[layer],
-                             codec_scratch_.data() + thread * scratch_bytes);
-  });
+  kernels_.rotated->encode(
+      head.format, reinterpret_cast<const uint16_t*>(exact), kPageTokens, head_dim, out,
+      codec_scratch_.data() + thread * align64(rotated_scratch_bytes(head_dim)));
 }
 
 Status PageTable::finish(int64_t n_tokens) {
@@ -220,7 +223,7 @@ void PageTable::update_extents() {
 Status PageTable::set_codecs(const Plan& plan) {
   CompressedLayout wanted = make_compressed_layout(layout_, plan.codecs);
   if (count(PageTier::kCompressed) > 0) {
-    if (wanted.format == compressed_.format) return {};
+    if (wanted == compressed_) return {};
     return unsupported("the codecs of pages that are compressed already can't change");
   }
   compressed_ = std::move(wanted);

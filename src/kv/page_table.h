@@ -71,7 +71,9 @@ class PageTable {
   int64_t count(PageTier tier) const;
   uint16_t* exact_block(int64_t page, int layer, int kv_head);
   const std::byte* compressed_block(int64_t page, int layer, int kv_head) const;
-  RotatedFormat format(int layer) const { return compressed_.format[layer]; }
+  RotatedFormat format(int layer, int kv_head) const {
+    return compressed_.layers[layer][kv_head].format;
+  }
   uint64_t compressed_page_bytes() const { return compressed_.page_bytes; }
 
   // Extents of Tier-2 in ascending order, and the payload of the index-th for a layer. A flash
@@ -100,6 +102,7 @@ class PageTable {
   Status compress(int64_t page);
   Status compress_from_flash(int64_t begin, int64_t end);
   void encode_layer(int64_t page, int layer, const std::byte* exact_layer);
+  void encode_head(int64_t page, int layer, int kv_head, const std::byte* exact, int thread);
   Status start_flash();
   Status write_extents(int64_t n_tokens);
   Status write_extent(int64_t extent);

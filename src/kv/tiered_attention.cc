@@ -86,7 +86,7 @@ Status TieredAttention::attend(PageSource& pages, int layer, int64_t first_posit
   const bool few = n_tokens <= kFewTokens && call.head_rows() <= kMaxAttentionRows;
   QueryForm form = QueryForm::kFloat;
   if (!few && uses_bf16()) form = QueryForm::kBf16;
-  if (few && pages.format(layer).k_bits != 0) form = QueryForm::kCodes;
+  if (few && call.has_codes()) form = QueryForm::kCodes;
   start_rows(call, q, form);
   TIERKV_RETURN_IF_ERROR(few ? attend_few(call) : attend_many(call));
   finish_rows(call, out);
@@ -142,7 +142,7 @@ void TieredAttention::for_token_blocks(const Call& call, Fn&& fn) {
 }
 
 Status TieredAttention::attend_few(const Call& call) {
-  const bool compressible = call.pages.format(call.layer).k_bits != 0;
+  const bool compressible = call.has_codes();
   if (compressible) {
     for (int head = 0; head < call.shape.n_kv_heads; ++head) {
       kernels_->attention->init(call.rotated_rows(head));
@@ -217,7 +217,7 @@ void TieredAttention::run_splits(const Call& call, const std::vector<Split>& spl
   });
   // In ascending order of splits, for each KV head.
   const Scratch& s = call.scratch;
-  const bool compressible = call.pages.format(call.layer).k_bits != 0;
+  const bool compressible = call.has_codes();
   pool_->parallel_for(n_heads, [&](int64_t head, int) {
     const AttentionRows plain = call.plain_rows(static_cast<int>(head), 0, call.head_rows());
     const AttentionRows rotated = call.rotated_rows(static_cast<int>(head));
@@ -236,16 +236,16 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
                                 const void* next, int thread) {
   const Scratch& s = call.scratch;
   const int64_t n_rows = call.head_rows();
-  const RotatedFormat format = call.pages.format(call.layer);
+  const RotatedFormat format = call.format(kv_head);
   AttentionRows rows = call.plain_rows(kv_head, 0, n_rows);
   AttentionRows plain =
       SplitState(s.split_states, 2 * slot, n_rows, call.shape.head_dim).rows(rows);
   AttentionRows rotated =
       SplitState(s.split_states, 2 * slot + 1, n_rows, call.shape.head_dim).rows(rows);
   kernels_->attention->init(plain);
-  if (format.k_bits != 0) kernels_->attention->init(rotated);
+  if (call.has_codes()) kernels_->attention->init(rotated);
   for (int64_t page = split.page_begin; page < split.page_end; ++page) {
-    const bool is_rotated = call.is_rotated(page);
+    const bool is_rotated = call.is_rotated(page, kv_head);
     AttentionRows& target = is_rotated ? rotated : plain;
     if (!call.set_ranges(target, 0, page, s.ranges(thread))) continue;
     const void* block = call.block(page, kv_head, split.extent);

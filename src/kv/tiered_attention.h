@@ -26,7 +26,7 @@ class PageSource {
   virtual PageTier tier(int layer, int64_t page) const = 0;
   virtual const uint16_t* exact_block(int layer, int64_t page, int kv_head) = 0;
   virtual const std::byte* compressed_block(int layer, int64_t page, int kv_head) const = 0;
-  virtual RotatedFormat format(int layer) const = 0;
+  virtual RotatedFormat format(int layer, int kv_head) const = 0;
   // Payload of the index-th extent that has flash pages, in order; valid until the next call.
   virtual Result<const std::byte*> read_extent(int layer, size_t index) = 0;
   virtual const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,

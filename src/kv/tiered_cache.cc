@@ -126,7 +126,9 @@ const std::byte* TieredCache::compressed_block(int layer, int64_t page, int kv_h
   return table_.compressed_block(page, layer, kv_head);
 }
 
-RotatedFormat TieredCache::format(int layer) const { return table_.format(layer); }
+RotatedFormat TieredCache::format(int layer, int kv_head) const {
+  return table_.format(layer, kv_head);
+}
 
 Result<const std::byte*> TieredCache::read_extent(int layer, size_t index) {
   return table_.read_extent(layer, index);

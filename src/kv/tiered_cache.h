@@ -56,7 +56,7 @@ class TieredCache : public KvCache, private PageSource {
   PageTier tier(int layer, int64_t page) const override;
   const uint16_t* exact_block(int layer, int64_t page, int kv_head) override;
   const std::byte* compressed_block(int layer, int64_t page, int kv_head) const override;
-  RotatedFormat format(int layer) const override;
+  RotatedFormat format(int layer, int kv_head) const override;
   Result<const std::byte*> read_extent(int layer, size_t index) override;
   const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,
                               int kv_head) const override;

@@ -145,7 +145,9 @@ Plan plan_of(const KvLayout& layout, int64_t sinks, int64_t window, int64_t tier
   plan.window_pages = window;
   plan.tier1_pages = tier1;
   plan.flash = flash;
-  plan.codecs.assign(layout.full_layers.size(), codec);
+  for (const int layer : layout.full_layers) {
+    plan.codecs.insert(plan.codecs.end(), layout.shapes[layer].n_kv_heads, codec);
+  }
   return plan;
 }
 
@@ -261,6 +263,38 @@ TEST(TieredCache, CompressedTokensAreCloseAndMigrate) {
   for (const int64_t token : {600, 700, 999}) {
     EXPECT_LT(relative_error(out[1], (token - 600) * row, sequence.oracle(1, token)), 0.02)
         << token;
+  }
+}
+
+// Heads don't meet in attention: each must come out as if all heads had its codec.
+TEST(TieredCache, EveryHeadHasACodecOfItsOwn) {
+  const auto shapes = shapes_for(2, 0);
+  const int n_kv_heads = shapes[0].n_kv_heads, group = shapes[0].group();
+  const Sequence sequence(shapes, 700);
+  const std::vector<CodecId> codecs = {{}, {5, 4}, {8, 2}, {3, 6}};
+  const auto run = [&](auto codec_of_head) {
+    Rig rig(shapes);
+    for (int64_t at = 0; at < 600; at += 200) {
+      EXPECT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+    }
+    Plan plan = plan_of(rig.layout, 1, 2, 100, {}, false);
+    for (size_t i = 0; i < plan.codecs.size(); ++i) plan.codecs[i] = codec_of_head(i);
+    EXPECT_TRUE(rig.cache->settle(plan).ok());
+    std::vector<std::vector<float>> out;
+    EXPECT_TRUE(sequence.feed(*rig.cache, 600, 604, &out).ok());  // scored on codes
+    EXPECT_TRUE(sequence.feed(*rig.cache, 604, 700, &out).ok());  // decoded for many queries
+    return out;
+  };
+  const auto mixed = run([&](size_t i) { return codecs[i % codecs.size()]; });
+  const int64_t head_floats = shapes[0].head_dim * group;
+  for (size_t i = 0; i < shapes.size() * n_kv_heads; ++i) {
+    const size_t layer = i / n_kv_heads, head = i % n_kv_heads;
+    const auto same = run([&](size_t) { return codecs[i % codecs.size()]; });
+    for (int64_t token = 0; token < 100; ++token) {
+      const int64_t at = (token * n_kv_heads + static_cast<int64_t>(head)) * head_floats;
+      ASSERT_EQ(0, std::memcmp(&mixed[layer][at], &same[layer][at], head_floats * sizeof(float)))
+          << "layer " << layer << " head " << head << " token " << token;
+    }
   }
 }
 

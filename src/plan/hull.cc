@@ -23,10 +23,10 @@ bool precedes(const CodecOption& a, const CodecOption& b) {
 
 }  // namespace
 
-std::vector<CodecOption> lower_hull(const PlanLayer& layer) {
-  const CodecOption exact{{}, layer.exact_page_bytes, 0, layer.exact_seconds_per_token};
+std::vector<CodecOption> lower_hull(const PlanHead& head) {
+  const CodecOption exact{{}, head.exact_page_bytes, 0, head.exact_seconds_per_token};
   std::vector<CodecOption> points{exact};
-  for (const CodecOption& option : layer.options) {
+  for (const CodecOption& option : head.options) {
     if (option.page_bytes < exact.page_bytes) points.push_back(option);
   }
   std::stable_sort(points.begin(), points.end(), precedes);
@@ -45,22 +45,22 @@ std::vector<CodecOption> lower_hull(const PlanLayer& layer) {
 
 std::vector<int> hull_steps(const std::vector<std::vector<CodecOption>>& hulls) {
   struct Step {
-    int layer;
+    int head;
     double price;  // KLD per byte saved
   };
   std::vector<Step> steps;
-  for (size_t layer = 0; layer < hulls.size(); ++layer) {
-    const std::vector<CodecOption>& hull = hulls[layer];
+  for (size_t head = 0; head < hulls.size(); ++head) {
+    const std::vector<CodecOption>& hull = hulls[head];
     for (size_t i = 1; i < hull.size(); ++i) {
       const double price = (hull[i].kld - hull[i - 1].kld) / saved_bytes(hull[i - 1], hull[i]);
-      steps.push_back({static_cast<int>(layer), price});
+      steps.push_back({static_cast<int>(head), price});
     }
   }
   std::stable_sort(steps.begin(), steps.end(),
                    [](const Step& a, const Step& b) { return a.price < b.price; });
   std::vector<int> order;
   order.reserve(steps.size());
-  for (const Step& step : steps) order.push_back(step.layer);
+  for (const Step& step : steps) order.push_back(step.head);
   return order;
 }
 

@@ -5,13 +5,11 @@
 #include <optional>
 
 #include "base/size.h"
-#include "plan/hull.h"
+#include "plan/hull_chain.h"
 #include "plan/split.h"
 
 namespace tierkv {
 namespace {
-
-using Assignment = std::vector<CodecOption>;  // one per layer
 
 struct Quality {
   const char* name;
@@ -34,20 +32,20 @@ bool valid_counts(const PlanInput& in) {
          between(in.min_sink_pages, 0) && between(in.min_window_pages, 1);
 }
 
-bool valid_layer(const PlanLayer& layer) {
-  return is_amount(layer.exact_seconds_per_token) &&
-         std::all_of(layer.options.begin(), layer.options.end(), [](const CodecOption& option) {
+bool valid_head(const PlanHead& head) {
+  return is_amount(head.exact_seconds_per_token) &&
+         std::all_of(head.options.begin(), head.options.end(), [](const CodecOption& option) {
            return is_amount(option.kld) && is_amount(option.seconds_per_token);
          });
 }
 
-// Whether no sum of bytes below can overflow: each page count times each layer's largest page.
+// Whether no sum of bytes below can overflow: each page count times each head's largest page.
 bool bytes_in_range(const PlanInput& in) {
   const double pages = static_cast<double>(page_count(in) + in.extent_pages + 1);
   double bytes = static_cast<double>(in.fixed_bytes) + static_cast<double>(in.staging_bytes);
-  for (const PlanLayer& layer : in.layers) {
-    uint64_t largest = layer.exact_page_bytes;
-    for (const CodecOption& option : layer.options) largest = std::max(largest, option.page_bytes);
+  for (const PlanHead& head : in.heads) {
+    uint64_t largest = head.exact_page_bytes;
+    for (const CodecOption& option : head.options) largest = std::max(largest, option.page_bytes);
     bytes += pages * static_cast<double>(largest);
   }
   return bytes < 0x1p62;
@@ -65,7 +63,7 @@ Status validate(const PlanInput& in) {
     return invalid_argument("the speed of flash must be a positive number of bytes a second");
   }
   if (!(in.kld_budget >= 0) || !is_amount(in.overlap_seconds) ||
-      !std::all_of(in.layers.begin(), in.layers.end(), valid_layer)) {
+      !std::all_of(in.heads.begin(), in.heads.end(), valid_head)) {
     return invalid_argument("KLD and seconds must be numbers that are not negative");
   }
   if (!bytes_in_range(in)) return invalid_argument("the plan's sizes in bytes are absurdly large");
@@ -84,9 +82,9 @@ SplitProblem problem_without_codecs(const PlanInput& in) {
   p.kld_budget = in.kld_budget;
   p.flash_allowed = in.flash_allowed;
   p.overlap_seconds = in.overlap_seconds;
-  for (const PlanLayer& layer : in.layers) {
-    p.exact_page_bytes += layer.exact_page_bytes;
-    p.exact_seconds += layer.exact_seconds_per_token;
+  for (const PlanHead& head : in.heads) {
+    p.exact_page_bytes += head.exact_page_bytes;
+    p.exact_seconds += head.exact_seconds_per_token;
   }
   const uint64_t extent_bytes = static_cast<uint64_t>(in.extent_pages) * p.exact_page_bytes;
   p.flash_bytes = in.staging_bytes + extent_bytes;
@@ -98,37 +96,6 @@ SplitProblem problem_without_codecs(const PlanInput& in) {
     p.flash_page_seconds = static_cast<double>(p.exact_page_bytes) / in.flash_bytes_per_second;
   }
   return p;
-}
-
-// Sums anew each time: a running sum would drift, and the limits are exact.
-void set_codecs(SplitProblem& p, const Assignment& codecs) {
-  p.codec_page_bytes = 0;
-  p.codec_seconds = p.kld = 0;
-  for (const CodecOption& codec : codecs) {
-    p.codec_page_bytes += codec.page_bytes;
-    p.codec_seconds += codec.seconds_per_token;
-    p.kld += codec.kld;
-  }
-}
-
-// Calls visit(problem, assignment) for every assignment of the hull chain, float16 first.
-template <typename Visit>
-void for_each_assignment(const PlanInput& in, Visit visit) {
-  std::vector<Assignment> hulls;
-  Assignment current;
-  for (const PlanLayer& layer : in.layers) {
-    hulls.push_back(lower_hull(layer));
-    current.push_back(hulls.back()[0]);
-  }
-  SplitProblem problem = problem_without_codecs(in);
-  set_codecs(problem, current);
-  visit(problem, current);
-  std::vector<size_t> vertex(hulls.size(), 0);
-  for (const int layer : hull_steps(hulls)) {
-    current[layer] = hulls[layer][++vertex[layer]];
-    set_codecs(problem, current);
-    visit(problem, current);
-  }
 }
 
 Plan to_plan(const PlanInput& in, const Split& split, const Assignment& codecs) {
@@ -160,7 +127,7 @@ std::string needs(const PlanInput& in, uint64_t least) {
 // The quality that would fit without more RAM, as advice; empty when none does.
 std::string quality_advice(const PlanInput& in) {
   std::optional<double> least;
-  for_each_assignment(in, [&](const SplitProblem& problem, const Assignment&) {
+  HullChain(in.heads, problem_without_codecs(in)).walk([&](const SplitProblem& problem, size_t) {
     const std::optional<double> kld = least_kld_in_ram(problem);
     if (kld && (!least || *kld < *least)) least = kld;
   });
@@ -187,21 +154,26 @@ Status does_not_fit(const PlanInput& in) {
                             quality_advice(in) + flash_advice(in) + ", or use a shorter context");
 }
 
-Result<Assignment> same_codec(const PlanInput& in, CodecId codec) {
+Result<CodecOption> find_option(const PlanHead& head, CodecId codec) {
+  if (codec == CodecId{}) {
+    return CodecOption{codec, head.exact_page_bytes, 0, head.exact_seconds_per_token};
+  }
+  const auto found = std::find_if(head.options.begin(), head.options.end(),
+                                  [&](const CodecOption& option) { return option.codec == codec; });
+  if (found != head.options.end()) return *found;
+  return invalid_argument("a KV head of this model has no codec " + codec_name(codec));
+}
+
+Result<Assignment> find_options(const PlanInput& in, const std::vector<CodecId>& codecs) {
+  if (codecs.size() != 1 && codecs.size() != in.heads.size()) {
+    return invalid_argument(format("the layout has codecs for %zu KV heads, the model has %zu",
+                                   codecs.size(), in.heads.size()));
+  }
   Assignment assignment;
-  for (const PlanLayer& layer : in.layers) {
-    if (codec == CodecId{}) {
-      assignment.push_back({codec, layer.exact_page_bytes, 0, layer.exact_seconds_per_token});
-      continue;
-    }
-    const auto found =
-        std::find_if(layer.options.begin(), layer.options.end(),
-                     [&](const CodecOption& option) { return option.codec == codec; });
-    if (found == layer.options.end()) {
-      return invalid_argument(
-          format("layer %zu has no codec %s", assignment.size(), codec_name(codec).c_str()));
-    }
-    assignment.push_back(*found);
+  for (size_t i = 0; i < in.heads.size(); ++i) {
+    TIERKV_ASSIGN_OR_RETURN(CodecOption option,
+                            find_option(in.heads[i], codecs.size() == 1 ? codecs[0] : codecs[i]));
+    assignment.push_back(option);
   }
   return assignment;
 }
@@ -223,42 +195,62 @@ Split forced_split(const SplitProblem& p, ForcedLayout layout) {
 Result<Plan> make_plan(const PlanInput& input) {
   TIERKV_RETURN_IF_ERROR(validate(input));
   std::optional<Split> best;
-  Assignment codecs;
-  for_each_assignment(input, [&](const SplitProblem& problem, const Assignment& assignment) {
+  size_t best_number = 0;
+  const HullChain chain(input.heads, problem_without_codecs(input));
+  chain.walk([&](const SplitProblem& problem, size_t number) {
     const std::optional<Split> before = best;
     improve(problem, best);
     const bool improved = best && (!before || better(*best, *before));
-    if (improved) codecs = assignment;
+    if (improved) best_number = number;
   });
   if (!best) return does_not_fit(input);
-  return to_plan(input, *best, codecs);
+  return to_plan(input, *best, chain.assignment(best_number));
 }
 
 uint64_t least_ram(const PlanInput& input) {
   uint64_t least = UINT64_MAX;  // what makes no sense fits no RAM
   if (!validate(input).ok()) return least;
-  for_each_assignment(input, [&](const SplitProblem& problem, const Assignment&) {
-    least = std::min(least, least_ram(problem));
-  });
+  HullChain(input.heads, problem_without_codecs(input))
+      .walk([&](const SplitProblem& problem, size_t) {
+        least = std::min(least, least_ram(problem));
+      });
   return least;
 }
 
-Result<Plan> make_forced_plan(const PlanInput& input, ForcedLayout layout, CodecId codec) {
+Result<Plan> make_forced_plan(const PlanInput& input, ForcedLayout layout,
+                              const std::vector<CodecId>& codecs) {
   TIERKV_RETURN_IF_ERROR(validate(input));
   if (layout == ForcedLayout::kAllFlash && !input.flash_allowed) {
     return invalid_argument("--kv flash needs a place for its file: give one with --flash DIR");
   }
-  if (layout != ForcedLayout::kAllTier1) codec = {};
-  TIERKV_ASSIGN_OR_RETURN(const Assignment codecs, same_codec(input, codec));
+  const bool tier1 = layout == ForcedLayout::kAllTier1;
+  TIERKV_ASSIGN_OR_RETURN(const Assignment assignment,
+                          find_options(input, tier1 ? codecs : std::vector<CodecId>{CodecId{}}));
   SplitProblem problem = problem_without_codecs(input);
-  set_codecs(problem, codecs);
+  CodecSums(assignment).apply(problem);
   const Split split = forced_split(problem, layout);
   if (split.ram_bytes > input.ram_bytes) {
     return resource_exhausted(needs(input, split.ram_bytes) +
                               " in the layout that --kv forces: give it more (--ram), or leave the "
                               "layout to the planner (--kv auto)");
   }
-  return to_plan(input, split, codecs);
+  return to_plan(input, split, assignment);
+}
+
+Result<std::vector<CodecId>> codecs_within(const PlanInput& input, uint64_t page_bytes) {
+  TIERKV_RETURN_IF_ERROR(validate(input));
+  const HullChain chain(input.heads, problem_without_codecs(input));
+  std::optional<size_t> first;  // along the chain bytes fall and KLD rises
+  size_t last = 0;
+  chain.walk([&](const SplitProblem& problem, size_t number) {
+    if (!first && problem.codec_page_bytes <= page_bytes) first = number;
+    last = number;
+  });
+  std::vector<CodecId> codecs;
+  for (const CodecOption& option : chain.assignment(first.value_or(last))) {
+    codecs.push_back(option.codec);
+  }
+  return codecs;
 }
 
 }  // namespace tierkv

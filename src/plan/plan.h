@@ -1,6 +1,6 @@
-// A plan: which tokens of one request lie in which tier, and how Tier-1 stores each layer. Numbers
-// only: plan/ knows no files, clocks or models. Everything is counted in pages of page_tokens
-// tokens.
+// A plan: which tokens of one request lie in which tier, and how Tier-1 stores each KV head of each
+// full-attention layer. Numbers only: plan/ knows no files, clocks or models. Everything is counted
+// in pages of page_tokens tokens.
 //
 //   position   0 .. sinks | sinks .. | .. | last window_pages
 //   tier       exact      | Tier-1   | Tier-2 | exact
@@ -14,7 +14,8 @@
 
 namespace tierkv {
 
-// How Tier-1 stores one layer: k_bits/v_bits of the rotated-integer codec, 0/0 for float16.
+// How Tier-1 stores one KV head of one layer: k_bits/v_bits of the rotated-integer codec, 0/0 for
+// float16.
 struct CodecId {
   uint8_t k_bits = 0;
   uint8_t v_bits = 0;
@@ -24,16 +25,17 @@ struct CodecId {
 std::string codec_name(CodecId codec);                 // "k5v4"; "exact" for 0/0
 Result<CodecId> parse_codec(const std::string& name);  // inverse; K in 3,4,5,6,8, V in 2,3,4,5,6,8
 
-// One choice for one layer.
+// One choice for one KV head.
 struct CodecOption {
   CodecId codec;
-  uint64_t page_bytes = 0;       // of this layer
-  double kld = 0;                // nats a token if all of the layer's tokens were stored so
+  uint64_t page_bytes = 0;       // of this head alone
+  double kld = 0;                // nats a token if all of the head's tokens were stored so
   double seconds_per_token = 0;  // of decode attention over one stored token
 };
 
-// A full-attention layer. Layers that keep only a window are part of PlanInput::fixed_bytes.
-struct PlanLayer {
+// A KV head of a full-attention layer. Layers that keep only a window are part of
+// PlanInput::fixed_bytes.
+struct PlanHead {
   uint64_t exact_page_bytes = 0;
   double exact_seconds_per_token = 0;
   std::vector<CodecOption> options;  // any order; dominated ones are ignored
@@ -52,8 +54,8 @@ struct PlanInput {
   double kld_budget = 2e-3;      // nats a token
   bool flash_allowed = true;
   double flash_bytes_per_second = 1e9;
-  double overlap_seconds = 0;  // of flash reads a step that computation hides
-  std::vector<PlanLayer> layers;
+  double overlap_seconds = 0;   // of flash reads a step that computation hides
+  std::vector<PlanHead> heads;  // layer by layer
 };
 
 struct Plan {
@@ -61,7 +63,7 @@ struct Plan {
   int64_t window_pages = 0;     // at least this many recent pages are exact
   int64_t tier1_pages = 0;      // most pages that Tier-1 may hold
   bool flash = false;           // Tier-2 is in use
-  std::vector<CodecId> codecs;  // per layer of PlanInput::layers
+  std::vector<CodecId> codecs;  // per element of PlanInput::heads
 
   // What the plan expects when total_tokens have been seen.
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens
@@ -71,16 +73,22 @@ struct Plan {
 };
 
 // The best plan: least decode time within RAM and KLD; of equals the one without flash (it wears),
-// then less KLD, then fewer bytes. float16 is an option of every layer's Tier-1. When no plan fits
+// then less KLD, then fewer bytes. float16 is an option of every head's Tier-1. When no plan fits
 // the answer is kResourceExhausted and says the least ram_bytes that would do.
 Result<Plan> make_plan(const PlanInput& input);
 
 // The least PlanInput::ram_bytes for which make_plan succeeds.
 uint64_t least_ram(const PlanInput& input);
 
-// Layouts that --kv forces. kAllTier1 uses `codec` for every layer; kAllFlash keeps only the least
+// Layouts that --kv forces. kAllFlash keeps only the least
 // sinks and window exact. Limits on RAM hold as in make_plan; the KLD budget is not looked at.
 enum class ForcedLayout { kExact, kAllTier1, kAllFlash };
-Result<Plan> make_forced_plan(const PlanInput& input, ForcedLayout layout, CodecId codec);
+// kAllTier1 takes `codecs`: one for all heads, or one per element of PlanInput::heads.
+Result<Plan> make_forced_plan(const PlanInput& input, ForcedLayout layout,
+                              const std::vector<CodecId>& codecs);
+
+// The codecs with the least KLD whose Tier-1 page, of all heads, has at most page_bytes; those with
+// the fewest bytes if none do.
+Result<std::vector<CodecId>> codecs_within(const PlanInput& input, uint64_t page_bytes);
 
 }  // namespace tierkv

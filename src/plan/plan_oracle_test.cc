@@ -31,9 +31,9 @@ struct Sums {
 
 Sums sum(const PlanInput& in, const Assignment& codecs) {
   Sums s;
-  for (size_t l = 0; l < in.layers.size(); ++l) {
-    s.exact_bytes += in.layers[l].exact_page_bytes;
-    s.exact_seconds += in.layers[l].exact_seconds_per_token;
+  for (size_t l = 0; l < in.heads.size(); ++l) {
+    s.exact_bytes += in.heads[l].exact_page_bytes;
+    s.exact_seconds += in.heads[l].exact_seconds_per_token;
     s.codec_bytes += codecs[l].page_bytes;
     s.codec_seconds += codecs[l].seconds_per_token;
     s.kld += codecs[l].kld;
@@ -76,25 +76,25 @@ void best_split(const PlanInput& in, const Assignment& codecs, std::optional<Out
 std::optional<Outcome> brute_force_over_chain(const PlanInput& in) {
   std::vector<std::vector<CodecOption>> hulls;
   Assignment current;
-  for (const PlanLayer& layer : in.layers) {
-    hulls.push_back(lower_hull(layer));
+  for (const PlanHead& head : in.heads) {
+    hulls.push_back(lower_hull(head));
     current.push_back(hulls.back()[0]);
   }
   std::optional<Outcome> best;
   best_split(in, current, best);
   std::vector<size_t> at(hulls.size(), 0);
-  for (const int layer : hull_steps(hulls)) {
-    current[layer] = hulls[layer][++at[layer]];
+  for (const int head : hull_steps(hulls)) {
+    current[head] = hulls[head][++at[head]];
     best_split(in, current, best);
   }
   return best;
 }
 
 void brute_force_over_all(const PlanInput& in, Assignment& codecs, std::optional<Outcome>& best) {
-  if (codecs.size() == in.layers.size()) return best_split(in, codecs, best);
-  const PlanLayer& layer = in.layers[codecs.size()];
-  std::vector<CodecOption> options = layer.options;
-  options.push_back({{}, layer.exact_page_bytes, 0, layer.exact_seconds_per_token});
+  if (codecs.size() == in.heads.size()) return best_split(in, codecs, best);
+  const PlanHead& head = in.heads[codecs.size()];
+  std::vector<CodecOption> options = head.options;
+  options.push_back({{}, head.exact_page_bytes, 0, head.exact_seconds_per_token});
   for (const CodecOption& option : options) {
     codecs.push_back(option);
     brute_force_over_all(in, codecs, best);
@@ -117,7 +117,7 @@ void expect_consistent(const PlanInput& in, const Plan& plan) {
   EXPECT_EQ(plan.n_exact + plan.n_compressed + plan.n_offloaded, in.total_tokens);
   EXPECT_EQ(plan.n_compressed, plan.tier1_pages * in.page_tokens);
   EXPECT_EQ(plan.flash, plan.n_offloaded > 0);
-  EXPECT_EQ(plan.codecs.size(), in.layers.size());
+  EXPECT_EQ(plan.codecs.size(), in.heads.size());
   EXPECT_GE(plan.n_exact, 0);
 }
 
@@ -196,9 +196,9 @@ void record(const char* name, const Excess& excess) {
 // codec family, little is lost.
 TEST(PlanOracle, ChainIsCloseToAllAssignmentsWhenTimeGrowsWithBytes) {
   const Excess excess = measure_excess(RandomPlans(13), [](PlanInput& in) {
-    for (PlanLayer& layer : in.layers) {
-      layer.exact_seconds_per_token = static_cast<double>(layer.exact_page_bytes) * 0x1p-14;
-      for (CodecOption& option : layer.options) {
+    for (PlanHead& head : in.heads) {
+      head.exact_seconds_per_token = static_cast<double>(head.exact_page_bytes) * 0x1p-14;
+      for (CodecOption& option : head.options) {
         option.seconds_per_token = static_cast<double>(32 + option.page_bytes / 2) * 0x1p-14;
       }
     }

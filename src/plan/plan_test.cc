@@ -18,13 +18,13 @@ using ::testing::Not;
 
 constexpr CodecId kK5V4{5, 4}, kK3V2{3, 2};
 
-// Two layers, 100 tokens in ten pages of ten. Exact: 100 bytes a page each, 4 s a token each.
+// Two heads, 100 tokens in ten pages of ten. Exact: 100 bytes a page each, 4 s a token each.
 // Tier-1 at k5v4: 40 bytes and KLD .001 each; at k3v2: 20 bytes and KLD .010 each; both 1 s.
 // So a page is 200 bytes exact, 80 at k5v4, 40 at k3v2. One sink page, two window pages.
 PlanInput example() {
-  const PlanLayer layer{.exact_page_bytes = 100,
-                        .exact_seconds_per_token = 4,
-                        .options = {{kK3V2, 20, .010, 1}, {kK5V4, 40, .001, 1}}};
+  const PlanHead head{.exact_page_bytes = 100,
+                      .exact_seconds_per_token = 4,
+                      .options = {{kK3V2, 20, .010, 1}, {kK5V4, 40, .001, 1}}};
   PlanInput in;
   in.page_tokens = 10;
   in.total_tokens = 100;
@@ -34,7 +34,7 @@ PlanInput example() {
   in.extent_pages = 1;
   in.kld_budget = 0;
   in.flash_allowed = false;
-  in.layers = {layer, layer};
+  in.heads = {head, head};
   return in;
 }
 
@@ -72,7 +72,7 @@ TEST(Plan, TakesTheFasterTierAsFarAsSinksAndWindowAllow) {
   EXPECT_DOUBLE_EQ(plan.seconds_per_token, 30 * 8 + 70 * 2);
 }
 
-// With .0007: k5v4 in both layers allows 3 pages (.0006); in one layer 7 (.0007), whose other layer
+// With .0007: k5v4 in both heads allows 3 pages (.0006); in one head 7 (.0007), whose other head
 // stays exact in Tier-1: 70 * (1 + 4) + 30 * 8 = 590 s beats 30 * 2 + 70 * 8 = 620 s.
 TEST(Plan, KldBinds) {
   PlanInput in = example();
@@ -85,14 +85,14 @@ TEST(Plan, KldBinds) {
 }
 
 // Compressed is slower than exact here, so only what RAM demands is compressed. 240 bytes too few:
-// two pages at k5v4 in both layers, or four in one, at the same cost. One byte fewer: a fifth page
-// of one layer (50 * 9 + 50 * 8 s) beats a third of both (30 * 10 + 70 * 8 s).
+// two pages at k5v4 in both heads, or four in one, at the same cost. One byte fewer: a fifth page
+// of one head (50 * 9 + 50 * 8 s) beats a third of both (30 * 10 + 70 * 8 s).
 TEST(Plan, RamBindsAndASlowCodecIsUsedAsLittleAsPossible) {
   PlanInput in = example();
   in.kld_budget = .002;
   in.ram_bytes = 2000 - 240;
-  for (PlanLayer& layer : in.layers) {
-    for (CodecOption& option : layer.options) option.seconds_per_token = 5;
+  for (PlanHead& head : in.heads) {
+    for (CodecOption& option : head.options) option.seconds_per_token = 5;
   }
   const Plan plan = must_plan(in);
   EXPECT_EQ(plan.ram_bytes, 1760u);
@@ -145,9 +145,9 @@ TEST(Plan, ThreeTiers) {
   in.flash_bytes_per_second = 100;
   in.staging_bytes = 50;
   in.ram_bytes = 1130;
-  in.kld_budget = .001;  // 5 pages of k5v4 in both layers
-  in.layers[0].options.erase(in.layers[0].options.begin());
-  in.layers[1].options.erase(in.layers[1].options.begin());
+  in.kld_budget = .001;  // 5 pages of k5v4 in both heads
+  in.heads[0].options.erase(in.heads[0].options.begin());
+  in.heads[1].options.erase(in.heads[1].options.begin());
   const Plan plan = must_plan(in);
   EXPECT_TRUE(plan.flash);
   EXPECT_GT(plan.n_exact, 0);
@@ -167,7 +167,7 @@ TEST(Plan, FlashIsNotUsedWhenRamDoesAsWell) {
 
 TEST(Plan, NoLayersNeedOnlyTheFixedBytes) {
   PlanInput in = example();
-  in.layers.clear();
+  in.heads.clear();
   in.fixed_bytes = in.ram_bytes = 500;
   const Plan plan = must_plan(in);
   EXPECT_EQ(plan.ram_bytes, 500u);
@@ -244,11 +244,11 @@ TEST(Plan, NonsenseIsRefused) {
       [](PlanInput& in) { in.min_sink_pages = -1; },
       [](PlanInput& in) { in.min_window_pages = 0; },
       [](PlanInput& in) { in.kld_budget = -1; },
-      [](PlanInput& in) { in.layers[1].exact_page_bytes = UINT64_MAX; },
-      [](PlanInput& in) { in.layers[1].options[0].page_bytes = UINT64_MAX / 4; },
+      [](PlanInput& in) { in.heads[1].exact_page_bytes = UINT64_MAX; },
+      [](PlanInput& in) { in.heads[1].options[0].page_bytes = UINT64_MAX / 4; },
       [](PlanInput& in) { in.fixed_bytes = UINT64_MAX; },
-      [](PlanInput& in) { in.layers[0].options[0].kld = -1; },
-      [](PlanInput& in) { in.layers[0].exact_seconds_per_token = -1; },
+      [](PlanInput& in) { in.heads[0].options[0].kld = -1; },
+      [](PlanInput& in) { in.heads[0].exact_seconds_per_token = -1; },
       [](PlanInput& in) { in.flash_allowed = true, in.flash_bytes_per_second = 0; }};
   for (size_t i = 0; i < changes.size(); ++i) {
     PlanInput in = example();
@@ -258,7 +258,7 @@ TEST(Plan, NonsenseIsRefused) {
   }
   for (const double bad : {nan, infinity}) {
     PlanInput in = example();
-    in.layers[0].options[1].kld = bad;
+    in.heads[0].options[1].kld = bad;
     EXPECT_FALSE(make_plan(in).ok());
     in = example();
     in.overlap_seconds = bad;
@@ -275,12 +275,12 @@ TEST(ForcedPlan, ExactKeepsEverythingOrSaysWhatItTakes) {
   PlanInput in = example();
   in.kld_budget = 1;
   in.ram_bytes = 2000;
-  const auto plan = make_forced_plan(in, ForcedLayout::kExact, {});
+  const auto plan = make_forced_plan(in, ForcedLayout::kExact, {CodecId{}});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->n_exact, 100);
   EXPECT_EQ(plan->ram_bytes, 2000u);
   in.ram_bytes = 1999;
-  const auto refused = make_forced_plan(in, ForcedLayout::kExact, {});
+  const auto refused = make_forced_plan(in, ForcedLayout::kExact, {CodecId{}});
   EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.status().message(), HasSubstr("2000 bytes"));
 }
@@ -288,7 +288,7 @@ TEST(ForcedPlan, ExactKeepsEverythingOrSaysWhatItTakes) {
 TEST(ForcedPlan, Tier1UsesOneCodecEverywhereAndDoesNotLookAtKld) {
   PlanInput in = example();
   in.kld_budget = 0;
-  const auto plan = make_forced_plan(in, ForcedLayout::kAllTier1, kK3V2);
+  const auto plan = make_forced_plan(in, ForcedLayout::kAllTier1, {kK3V2});
   ASSERT_TRUE(plan.ok());
   EXPECT_THAT(plan->codecs, ElementsAre(kK3V2, kK3V2));
   EXPECT_EQ(plan->sink_pages, 1);
@@ -297,15 +297,41 @@ TEST(ForcedPlan, Tier1UsesOneCodecEverywhereAndDoesNotLookAtKld) {
   EXPECT_EQ(plan->ram_bytes, 600u + 7 * 40u);
   EXPECT_NEAR(plan->kld, .7 * .02, 1e-15);
   in.ram_bytes = plan->ram_bytes - 1;
-  EXPECT_EQ(make_forced_plan(in, ForcedLayout::kAllTier1, kK3V2).status().code(),
+  EXPECT_EQ(make_forced_plan(in, ForcedLayout::kAllTier1, {kK3V2}).status().code(),
             StatusCode::kResourceExhausted);
-  const auto unknown = make_forced_plan(in, ForcedLayout::kAllTier1, {8, 8});
+  const auto unknown = make_forced_plan(in, ForcedLayout::kAllTier1, {CodecId{8, 8}});
   EXPECT_EQ(unknown.status().code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(unknown.status().message(), HasSubstr("k8v8"));
 }
 
+TEST(ForcedPlan, Tier1MayGiveEveryHeadItsOwnCodec) {
+  const PlanInput in = example();
+  const auto plan = make_forced_plan(in, ForcedLayout::kAllTier1, {CodecId{}, kK3V2});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->codecs, ElementsAre(CodecId{}, kK3V2));
+  EXPECT_EQ(plan->ram_bytes, 600u + 7 * (100 + 20u));
+  const auto three = make_forced_plan(in, ForcedLayout::kAllTier1, {kK3V2, kK3V2, kK3V2});
+  EXPECT_EQ(three.status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(CodecsWithin, GivesTheBytesToWhereTheySaveMostKld) {
+  const auto head = [](double sensitivity) {
+    return PlanHead{.exact_page_bytes = 100,
+                    .exact_seconds_per_token = 1,
+                    .options = {{kK5V4, 40, sensitivity, 1}, {kK3V2, 20, 8 * sensitivity, 1}}};
+  };
+  PlanInput in = example();
+  in.heads = {head(.001), head(.1)};
+  const auto within = [&](uint64_t bytes) { return *codecs_within(in, bytes); };
+  EXPECT_THAT(within(200), ElementsAre(CodecId{}, CodecId{}));
+  EXPECT_THAT(within(199), ElementsAre(kK5V4, CodecId{}));
+  EXPECT_THAT(within(80), ElementsAre(kK3V2, kK5V4));
+  EXPECT_THAT(within(59), ElementsAre(kK3V2, kK3V2));
+  EXPECT_THAT(within(1), ElementsAre(kK3V2, kK3V2));  // the fewest there are
+}
+
 TEST(ForcedPlan, Tier1MayBeFloat16) {
-  const auto plan = make_forced_plan(example(), ForcedLayout::kAllTier1, {});
+  const auto plan = make_forced_plan(example(), ForcedLayout::kAllTier1, {CodecId{}});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->tier1_pages, 7);
   EXPECT_EQ(plan->ram_bytes, 2000u);
@@ -315,39 +341,39 @@ TEST(ForcedPlan, Tier1MayBeFloat16) {
 TEST(ForcedPlan, FlashKeepsTheLeast) {
   PlanInput in = example();
   in.staging_bytes = 50;
-  EXPECT_EQ(make_forced_plan(in, ForcedLayout::kAllFlash, {}).status().code(),
+  EXPECT_EQ(make_forced_plan(in, ForcedLayout::kAllFlash, {CodecId{}}).status().code(),
             StatusCode::kInvalidArgument);
   in.flash_allowed = true;
-  const auto plan = make_forced_plan(in, ForcedLayout::kAllFlash, {});
+  const auto plan = make_forced_plan(in, ForcedLayout::kAllFlash, {CodecId{}});
   ASSERT_TRUE(plan.ok());
   EXPECT_TRUE(plan->flash);
   EXPECT_EQ(plan->n_exact, 30);
   EXPECT_EQ(plan->n_offloaded, 70);
   EXPECT_EQ(plan->ram_bytes, 600u + 50 + 200);
   in.ram_bytes = plan->ram_bytes - 1;
-  EXPECT_EQ(make_forced_plan(in, ForcedLayout::kAllFlash, {}).status().code(),
+  EXPECT_EQ(make_forced_plan(in, ForcedLayout::kAllFlash, {CodecId{}}).status().code(),
             StatusCode::kResourceExhausted);
 }
 
-// 32 layers of differing sensitivity with all 30 codecs, 128K tokens, all limits near.
+// 32 layers of 8 KV heads of differing sensitivity, all 30 codecs, 128K tokens, all limits near.
 PlanInput large_example() {
   PlanInput in;
   in.total_tokens = 131072;
   in.flash_allowed = true;
   in.staging_bytes = 3 << 20;
   in.overlap_seconds = .05;
-  for (int l = 0; l < 32; ++l) {
-    PlanLayer layer{.exact_page_bytes = 262144, .exact_seconds_per_token = 7e-8, .options = {}};
-    const double sensitivity = std::exp2(-l % 9);
+  for (int l = 0; l < 32 * 8; ++l) {
+    PlanHead head{.exact_page_bytes = 32768, .exact_seconds_per_token = 9e-9, .options = {}};
+    const double sensitivity = std::exp2(-l % 9) / 8;
     for (const int k : {3, 4, 5, 6, 8}) {
       for (const int v : {2, 3, 4, 5, 6, 8}) {
-        layer.options.push_back({{static_cast<uint8_t>(k), static_cast<uint8_t>(v)},
-                                 static_cast<uint64_t>(8192 * (k + v) + 8192),
-                                 sensitivity * .02 * (std::exp2(-2 * k) * 16 + std::exp2(-2 * v)),
-                                 (6 + .3 * (k + v)) * 5e-9 + (l % 4 == 0 ? 4e-8 : 0)});
+        head.options.push_back({{static_cast<uint8_t>(k), static_cast<uint8_t>(v)},
+                                static_cast<uint64_t>(1024 * (k + v) + 1024),
+                                sensitivity * .02 * (std::exp2(-2 * k) * 16 + std::exp2(-2 * v)),
+                                ((6 + .3 * (k + v)) * 5e-9 + (l % 4 == 0 ? 4e-8 : 0)) / 8});
       }
     }
-    in.layers.push_back(layer);
+    in.heads.push_back(head);
   }
   in.ram_bytes = uint64_t{4} << 30;
   return in;

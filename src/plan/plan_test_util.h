@@ -15,19 +15,19 @@ class RandomPlans {
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   double dyadic(int64_t n, double unit) { return static_cast<double>(below(n)) * unit; }
 
-  PlanLayer layer(int n_options) {
-    PlanLayer layer{.exact_page_bytes = 64 + static_cast<uint64_t>(below(64)),
-                    .exact_seconds_per_token = dyadic(16, 0x1p-10),
-                    .options = {}};
+  PlanHead head(int n_options) {
+    PlanHead head{.exact_page_bytes = 64 + static_cast<uint64_t>(below(64)),
+                  .exact_seconds_per_token = dyadic(16, 0x1p-10),
+                  .options = {}};
     for (int i = 0; i < n_options; ++i) {
       const CodecId codec{static_cast<uint8_t>(3 + i % 4), static_cast<uint8_t>(3 + i / 4 % 4)};
-      layer.options.push_back(
+      head.options.push_back(
           {codec, static_cast<uint64_t>(1 + below(100)), dyadic(64, 0x1p-10), dyadic(20, 0x1p-10)});
     }
-    return layer;
+    return head;
   }
 
-  PlanInput input(int n_layers, int n_options, int64_t max_pages) {
+  PlanInput input(int n_heads, int n_options, int64_t max_pages) {
     PlanInput in;
     in.page_tokens = 1 + below(4);
     in.total_tokens = 1 + below(max_pages * in.page_tokens);
@@ -41,9 +41,9 @@ class RandomPlans {
     in.flash_bytes_per_second = static_cast<double>(1 << (8 + below(8)));
     in.overlap_seconds = dyadic(8, 0x1p-3) * static_cast<double>(below(2));
     uint64_t exact = 0;
-    for (int i = 0; i < n_layers; ++i) {
-      in.layers.push_back(layer(n_options));
-      exact += in.layers.back().exact_page_bytes;
+    for (int i = 0; i < n_heads; ++i) {
+      in.heads.push_back(head(n_options));
+      exact += in.heads.back().exact_page_bytes;
     }
     const int64_t pages = (in.total_tokens + in.page_tokens - 1) / in.page_tokens;
     in.ram_bytes = in.fixed_bytes + static_cast<uint64_t>(below(pages + 2)) * exact +

@@ -1,4 +1,4 @@
-// How many pages go to which tier when every layer's codec is fixed. Two whole numbers are free,
+// How many pages go to which tier when every head's codec is fixed. Two whole numbers are free,
 // pages kept exact and pages in Tier-1; the rest is offloaded. All limits and the time are linear
 // or convex in them, so the answer lies next to a vertex of the polygon that the limits cut out.
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace tierkv {
 
-// One request, summed over the layers. Checked by the caller: nothing below overflows.
+// One request, summed over the heads. Checked by the caller: nothing below overflows.
 struct SplitProblem {
   int64_t tokens = 0, page_tokens = 1;
   int64_t pages = 0;      // of all tokens; the last may be partly filled and is always exact
@@ -20,7 +20,7 @@ struct SplitProblem {
   double kld = 0;                                       // with all tokens in Tier-1
   double kld_budget = 0;
   bool flash_allowed = false;
-  double flash_page_seconds = 0;  // to read one page of all layers
+  double flash_page_seconds = 0;  // to read one page of all heads
   double overlap_seconds = 0;     // of reading that computation hides
 };
 

@@ -89,7 +89,8 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
                                           const EvalProgress& progress) {
   const int64_t n_vocab = engine.spec().n_vocab, total = 2 * options.prefix + options.tokens;
   TIERKV_ASSIGN_OR_RETURN(
-      auto exact, open_session(engine, options, KvSpec{ForcedLayout::kExact, {}}, options.prefix));
+      auto exact,
+      open_session(engine, options, KvSpec{.forced = ForcedLayout::kExact}, options.prefix));
   TIERKV_ASSIGN_OR_RETURN(auto test, open_session(engine, options, options.kv, options.prefix));
   int64_t offset = 0;
   const auto prefill_progress = [&](int64_t done, int64_t) {

@@ -52,24 +52,31 @@ double default_v_kld(int bits) {
 constexpr double kExactSecondsPerByte = 1.0 / 12e9;
 constexpr double kCodeSecondsPerByte = 1.0 / 8e9;
 
-PlanLayer make_plan_layer(const KvLayout& layout, int layer) {
+PlanHead make_plan_head(const KvLayout& layout, int layer) {
   const KvLayerShape& shape = layout.shapes[layer];
-  PlanLayer out;
-  out.exact_page_bytes = layout.layer_page_bytes(layer);
+  PlanHead out;
+  out.exact_page_bytes = exact_block_bytes(shape.head_dim);
   out.exact_seconds_per_token =
       static_cast<double>(out.exact_page_bytes) / kPageTokens * kExactSecondsPerByte;
   if (!rotated_head_dim_valid(shape.head_dim)) return out;
-  const double n_layers = static_cast<double>(layout.full_layers.size());
+  const double n_heads = static_cast<double>(layout.full_layers.size() * shape.n_kv_heads);
   for (const CodecId codec : kLadder) {
     CodecOption option;
     option.codec = codec;
-    option.page_bytes = compressed_layer_page_bytes(shape, codec);
-    option.kld = (default_k_kld(codec.k_bits) + default_v_kld(codec.v_bits)) / n_layers;
+    option.page_bytes = compressed_block_bytes(shape, codec);
+    option.kld = (default_k_kld(codec.k_bits) + default_v_kld(codec.v_bits)) / n_heads;
     option.seconds_per_token =
         static_cast<double>(option.page_bytes) / kPageTokens * kCodeSecondsPerByte;
     out.options.push_back(option);
   }
   return out;
+}
+
+std::optional<double> parse_number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
@@ -83,16 +90,19 @@ Result<KvSpec> parse_kv_spec(const std::string& text) {
     spec.forced = ForcedLayout::kExact;
   } else if (text == "flash") {
     spec.forced = ForcedLayout::kAllFlash;
+  } else if (const std::optional<double> bits = parse_number(text); bits && *bits > 0) {
+    spec.forced = ForcedLayout::kAllTier1;
+    spec.bits_per_element = *bits;
   } else {
     const Result<CodecId> codec = parse_codec(text);
     if (!codec.ok()) {
-      return invalid_argument(
-          "KV layout \"" + text +
-          "\" is unknown; give exact, flash, auto or a codec such as k5v4 (K of "
-          "3, 4, 5, 6 or 8 bits, V of 2, 3, 4, 5, 6 or 8)");
+      return invalid_argument("KV layout \"" + text +
+                              "\" is unknown; give exact, flash, auto, a codec such as k5v4 (K of "
+                              "3, 4, 5, 6 or 8 bits, "
+                              "V of 2, 3, 4, 5, 6 or 8), or bits an element such as 4.25");
     }
-    spec.forced = *codec == CodecId{} ? ForcedLayout::kExact : ForcedLayout::kAllTier1;
-    spec.codec = *codec;
+    spec.forced = ForcedLayout::kAllTier1;
+    spec.codecs = {*codec};
   }
   return spec;
 }
@@ -102,13 +112,12 @@ Result<double> parse_quality(const std::string& text) {
   if (text == "high") return 5e-4;
   if (text == "balanced") return 2e-3;
   if (text == "compact") return 1e-2;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= 10)) {
+  const std::optional<double> value = parse_number(text);
+  if (!value || !(*value >= 0 && *value <= 10)) {
     return invalid_argument("quality \"" + text +
                             "\" is unknown; give exact, high, balanced, compact or a KLD in nats");
   }
-  return value;
+  return *value;
 }
 
 PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint64_t ram_bytes,
@@ -129,13 +138,25 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
   // the staging ring, even if flash comes into use only once the answer passes the prediction.
   input.fixed_bytes += layout.full_page_bytes;
   if (input.flash_allowed) input.fixed_bytes += ExtentStream::staging_bytes(layout);
-  for (const int layer : layout.full_layers) input.layers.push_back(make_plan_layer(layout, layer));
+  for (const int layer : layout.full_layers) {
+    input.heads.insert(input.heads.end(), layout.shapes[layer].n_kv_heads,
+                       make_plan_head(layout, layer));
+  }
   return input;
 }
 
 Result<Plan> plan_request(const KvRequest& request, const PlanInput& input) {
   if (!request.kv.forced) return make_plan(input);
-  return make_forced_plan(input, *request.kv.forced, request.kv.codec);
+  if (request.kv.bits_per_element == 0) {
+    return make_forced_plan(input, *request.kv.forced, request.kv.codecs);
+  }
+  uint64_t exact_page_bytes = 0;
+  for (const PlanHead& head : input.heads) exact_page_bytes += head.exact_page_bytes;
+  const double share = request.kv.bits_per_element / 16;
+  TIERKV_ASSIGN_OR_RETURN(
+      const std::vector<CodecId> codecs,
+      codecs_within(input, static_cast<uint64_t>(static_cast<double>(exact_page_bytes) * share)));
+  return make_forced_plan(input, *request.kv.forced, codecs);
 }
 
 int64_t prefill_pages(const KvLayout& layout, const PlanInput& input) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "kv/kv_layout.h"
@@ -12,10 +13,12 @@
 
 namespace tierkv {
 
-// --kv: absent (the planner chooses), "exact", "flash", or a codec such as "k5v4".
+// --kv: absent (the planner chooses), "exact", "flash", a codec such as "k5v4", or a number of bits
+// an element such as "4.25", which the planner distributes over the KV heads.
 struct KvSpec {
   std::optional<ForcedLayout> forced;
-  CodecId codec;
+  std::vector<CodecId> codecs;  // of kAllTier1: one for all, or one per KV head (Plan::codecs)
+  double bits_per_element = 0;  // of kAllTier1, instead of codecs
 };
 Result<KvSpec> parse_kv_spec(const std::string& text);
 
