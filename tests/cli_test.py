@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -165,7 +166,8 @@ class Budget(Case):
     DOCUMENT = 27500  # bytes of the policy manual: more than 6,000 tokens with the template
 
     def arguments(self, ram, *more):
-        return ("-f", self.text("policy", self.DOCUMENT), "-p", "What is this document about?", "-n", 32,
+        length = () if "-n" in more else ("-n", 32)
+        return ("-f", self.text("policy", self.DOCUMENT), "-p", "What is this document about?", *length,
                 "--ram", ram, "--flash", self.flash, *more)
 
     def test_long_document_in_little_ram(self):
@@ -191,6 +193,49 @@ class Budget(Case):
             code, rss = peak_rss("run", "-m", SMOL, "--temp", "0", *self.arguments(f"{ram}M"))
             self.assertEqual(code, 0, ram)
             self.assertLessEqual(rss, ram * MIB)
+
+    def test_an_answer_longer_than_expected_stays_under_the_ceiling(self):
+        out = run_json(*self.arguments("150M", "-n", 400, "--expect", 8, "--ignore-eos"))
+        self.assertEqual(out["timings"]["predicted_n"], 400)
+        self.assertGreater(out["plan"]["n_replans"], 0)
+        self.assertLessEqual(out["peak_rss_bytes"], 150 * MIB)
+        self.assertEqual(sum(out["tiers"][k] for k in ("n_exact", "n_compressed", "n_offloaded")),
+                         out["timings"]["prompt_n"] + 400 - 1)
+
+    def test_a_new_ceiling_holds_at_once(self):
+        """/ram lowers the budget of a conversation: its memory goes back to the system, and it goes on."""
+        process = subprocess.Popen(
+            [TIERKV, "chat", "-m", SMOL, "--temp", "0", "-n", "8", "-f", self.text("policy", 14000), "--ram", "400M",
+             "--quality", "exact", "--flash", self.flash], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+
+        def ask(line):
+            """Sends a line and one more command, whose answer tells that the line has been dealt with."""
+            process.stdin.write((line + "\n/ram nonsense\n").encode())
+            process.stdin.flush()
+            said = b""
+            while b"nonsense" not in said:
+                said = process.stderr.readline()
+                self.assertTrue(said, "the program ended")
+                collected.append(said.decode())
+
+        def resident():
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024
+
+        collected = []
+        ask("What is this?")
+        before = resident()
+        ask("/ram 155M")
+        self.assertLessEqual(resident(), 155 * MIB)
+        self.assertLess(resident(), before - 20 * MIB)
+        ask("And this?")
+        self.assertLessEqual(resident(), 155 * MIB)
+        ask("/ram 20M")
+        self.assertIn("too small", "".join(collected))
+        process.stdin.close()
+        self.assertEqual(process.wait(), 0)
 
     def test_survives_in_a_cgroup_of_that_size(self):
         group = None

@@ -1,6 +1,7 @@
 // tierkv chat: a conversation in the terminal, its KV kept between the turns.
 #include <iostream>
 
+#include "base/size.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/report.h"
@@ -46,6 +47,12 @@ class Chat {
   std::string report() const {
     return session_ == nullptr ? "nothing has been read yet\n"
                                : report_text(engine_, *session_, last_);
+  }
+
+  Status set_ram(const std::string& size) {
+    TIERKV_ASSIGN_OR_RETURN(const uint64_t bytes, parse_size(size));
+    if (session_ == nullptr) return invalid_argument("nothing has been read yet; ask first");
+    return session_->set_ram_budget(bytes);
   }
 
   void clear() {
@@ -124,9 +131,9 @@ Status execute(const ChatFlags& flags) {
   TIERKV_RETURN_IF_ERROR(validate(flags.generation.sampling));
   Chat chat(*engine, flags);
   TIERKV_RETURN_IF_ERROR(chat.start());
-  std::cerr
-      << "Ask away. /tiers shows where the context is kept, /clear forgets it, /exit or Ctrl-D "
-         "leaves; Ctrl-C stops an answer.\n";
+  std::cerr << "Ask away. /tiers shows where the context is kept, /ram SIZE sets a new RAM budget, "
+               "/clear "
+               "forgets the context, /exit or Ctrl-D leaves; Ctrl-C stops an answer.\n";
   for (std::string line;;) {
     std::cerr << "> " << std::flush;
     if (!std::getline(std::cin, line) || line == "/exit") break;
@@ -135,6 +142,9 @@ Status execute(const ChatFlags& flags) {
       std::cerr << chat.report();
     } else if (line == "/clear") {
       chat.clear();
+    } else if (line.starts_with("/ram ")) {
+      const Status status = chat.set_ram(line.substr(5));
+      if (!status.ok()) std::cerr << "error: " << status.message() << "\n";
     } else {
       reset_interrupt();
       const Status status = chat.turn(line);

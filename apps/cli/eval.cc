@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/process.h"
+#include "base/size.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -15,8 +16,8 @@ namespace {
 struct EvalFlags {
   ModelFlags model;
   KvFlags kv;
-  std::string file, dump_logits, dump_tokens, activations = "f32", attention;
-  int64_t prefix = 3072, tokens = 512;
+  std::string file, dump_logits, dump_tokens, activations = "f32", attention, kv_ram;
+  int64_t prefix = 3072, tokens = 512, expect = 0;
 };
 
 nlohmann::json result_json(const EvalResult& r) {
@@ -28,6 +29,9 @@ nlohmann::json result_json(const EvalResult& r) {
           {"kld_max", r.kld_max},
           {"top1", r.top1},
           {"bits_per_element", r.bits_per_element},
+          {"predicted_kld", r.predicted_kld},
+          {"predicted_kv_bytes", r.predicted_kv_bytes},
+          {"n_replans", r.n_replans},
           {"n", r.n},
           {"n_exact", r.n_exact},
           {"n_compressed", r.n_compressed},
@@ -58,6 +62,10 @@ Status execute(const EvalFlags& flags) {
   options.kv = request.kv;
   options.kld_budget = request.kld_budget;
   options.flash_directory = request.flash_directory;
+  options.n_expected = flags.expect;
+  if (!flags.kv_ram.empty()) {
+    TIERKV_ASSIGN_OR_RETURN(options.kv_ram_bytes, parse_size(flags.kv_ram));
+  }
   options.activations = flags.activations == "int8" ? Activations::kInt8 : Activations::kFloat32;
   const std::string& attention = flags.attention.empty() ? flags.activations : flags.attention;
   options.attention = attention != "f32" ? AttentionMath::kBf16 : AttentionMath::kFloat32;
@@ -105,6 +113,11 @@ void add_eval(CLI::App& app, int& exit_code) {
   eval->add_option("--tokens", flags->tokens, "tokens predicted after the prefix")
       ->capture_default_str();
   flags->kv.add_to(*eval);
+  eval->add_option("--expect", flags->expect,
+                   "new tokens move between tiers as in a run that expects so many (default: they "
+                   "stay exact)")
+      ->check(CLI::NonNegativeNumber);
+  eval->add_option("--kv-ram", flags->kv_ram, "RAM for the KV cache of the layout under test");
   eval->add_option(
           "--activations", flags->activations,
           "f32: what the layout alone changes; int8: as the model runs, rounding noise included")

@@ -57,6 +57,7 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
         {"n_offloaded", plan.n_offloaded},
         {"codecs", codecs},
         {"flash", plan.flash},
+        {"n_replans", session.n_replans()},
         {"predicted_kld", plan.kld},
         {"predicted_kv_bytes", plan.ram_bytes}}},
       {"tiers",

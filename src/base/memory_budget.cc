@@ -45,6 +45,16 @@ void MemoryBudget::set_overhead(uint64_t bytes) {
   peak_ = std::max(peak_, used_locked());
 }
 
+void MemoryBudget::set_limit(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  limit_ = bytes;
+}
+
+uint64_t MemoryBudget::limit() const {
+  std::lock_guard lock(mutex_);
+  return limit_;
+}
+
 uint64_t MemoryBudget::used() const {
   std::lock_guard lock(mutex_);
   return used_locked();

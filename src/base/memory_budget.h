@@ -32,7 +32,11 @@ class MemoryBudget {
   // the figure set before. Never fails: it states a fact. Later reservations see what is left.
   void set_overhead(uint64_t bytes);
 
-  uint64_t limit() const { return limit_; }
+  // A new ceiling, from now on. Below what is in use it frees nothing: reservations fail until
+  // enough has been released.
+  void set_limit(uint64_t bytes);
+
+  uint64_t limit() const;
   uint64_t used() const;
   uint64_t used(MemoryKind kind) const;
   uint64_t peak() const;
@@ -42,8 +46,8 @@ class MemoryBudget {
  private:
   uint64_t used_locked() const;
 
-  const uint64_t limit_;
   mutable std::mutex mutex_;
+  uint64_t limit_;
   std::array<uint64_t, kMemoryKinds> used_{};
   std::array<uint64_t, kMemoryKinds> peak_by_kind_{};
   uint64_t peak_ = 0;

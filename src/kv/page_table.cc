@@ -25,6 +25,14 @@ int64_t PageTable::count(PageTier tier) const {
   return std::count_if(pages_.begin(), pages_.end(), [&](const Page& p) { return p.tier == tier; });
 }
 
+uint64_t PageTable::ram_bytes() const {
+  const uint64_t n_exact = static_cast<uint64_t>(count(PageTier::kExact));
+  const uint64_t n_compressed = static_cast<uint64_t>(count(PageTier::kCompressed));
+  return n_exact * buffer_footprint(layout_.full_page_bytes) +
+         n_compressed * buffer_footprint(compressed_.page_bytes) +
+         (uses_flash() ? ExtentStream::staging_bytes(layout_) : 0);
+}
+
 uint16_t* PageTable::exact_block(int64_t page, int layer, int kv_head) {
   const int64_t head = exact_block_bytes(layout_.shapes[layer].head_dim) * kv_head;
   return reinterpret_cast<uint16_t*>(pages_[page].exact.data() + layout_.exact_offset[layer] +
@@ -92,14 +100,15 @@ Status PageTable::make_room() {
   const int64_t page = oldest_movable();
   if (page < 0) return resource_exhausted("no KV page can leave RAM");
   if (tier1_has_room) return compress(page);
-  drop_exact(page);
+  drop_to_flash(page);
   update_extents();
   return {};
 }
 
-// Leaves the page to its copy on flash.
-void PageTable::drop_exact(int64_t page) {
+// Leaves the page to its original on flash.
+void PageTable::drop_to_flash(int64_t page) {
   pages_[page].exact.reset();
+  pages_[page].compressed.reset();
   pages_[page].tier = PageTier::kFlash;
 }
 
@@ -217,69 +226,6 @@ void PageTable::update_extents() {
     }
   }
   stream_->set_extents(extents_);
-}
-
-// The codecs of Tier-1, and the scratch to encode with. Pages that are compressed keep theirs.
-Status PageTable::set_codecs(const Plan& plan) {
-  CompressedLayout wanted = make_compressed_layout(layout_, plan.codecs);
-  if (count(PageTier::kCompressed) > 0) {
-    if (wanted == compressed_) return {};
-    return unsupported("the codecs of pages that are compressed already can't change");
-  }
-  compressed_ = std::move(wanted);
-  if (plan.tier1_pages == 0 || !codec_scratch_.empty()) return {};
-  TIERKV_ASSIGN_OR_RETURN(
-      codec_scratch_,
-      Buffer::allocate(budget_, MemoryKind::kScratch, codec_scratch_bytes(layout_, pool_.size())));
-  return {};
-}
-
-Status PageTable::settle(const Plan& plan) {
-  TIERKV_RETURN_IF_ERROR(set_codecs(plan));
-  max_exact_pages_ = plan.sink_pages + plan.window_pages;
-  sink_pages_ = plan.sink_pages;
-  window_pages_ = plan.window_pages;
-  tier1_pages_ = plan.tier1_pages;
-  if (plan.flash && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
-
-  const int64_t end = std::min(n_pages() - window_pages_, n_final_tokens_ / kPageTokens);
-  const int64_t tier1_end = std::min(sink_pages_ + tier1_pages_, end);
-  // What goes to flash first: it makes room for the compressed copies.
-  for (int64_t page = std::max(tier1_end, sink_pages_); page < end && plan.flash; ++page) {
-    if (movable(page)) drop_exact(page);
-  }
-  for (int64_t page = sink_pages_; page < tier1_end; ++page) {
-    if (movable(page)) TIERKV_RETURN_IF_ERROR(compress(page));
-  }
-  TIERKV_RETURN_IF_ERROR(compress_from_flash(sink_pages_, tier1_end));
-  update_extents();
-  return {};
-}
-
-Status PageTable::compress_from_flash(int64_t begin, int64_t end) {
-  update_extents();
-  std::vector<int64_t> todo;
-  for (int64_t page = begin; page < end; ++page) {
-    if (pages_[page].tier == PageTier::kFlash) todo.push_back(page);
-  }
-  if (todo.empty()) return {};
-  for (const int64_t page : todo) {
-    TIERKV_ASSIGN_OR_RETURN(
-        pages_[page].compressed,
-        Buffer::allocate_page(budget_, MemoryKind::kTier1, compressed_.page_bytes));
-  }
-  for (const int layer : layout_.full_layers) {
-    size_t at = 0;
-    for (size_t index = 0; index < extents_.size() && at < todo.size(); ++index) {
-      TIERKV_ASSIGN_OR_RETURN(const std::byte* payload, read_extent(layer, index));
-      for (; at < todo.size() && todo[at] / layout_.extent_pages == extents_[index]; ++at) {
-        encode_layer(todo[at], layer,
-                     reinterpret_cast<const std::byte*>(flash_block(payload, todo[at], layer, 0)));
-      }
-    }
-  }
-  for (const int64_t page : todo) pages_[page].tier = PageTier::kCompressed;
-  return {};
 }
 
 }  // namespace tierkv

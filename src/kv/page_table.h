@@ -62,9 +62,12 @@ class PageTable {
   // that are compressed, since flash keeps every original.
   bool uses_flash() const { return stream_ != nullptr; }
 
-  // Moves every page to the tier that `plan` gives it. The codecs of pages that are compressed
-  // already must be the same.
+  // Moves every page to the tier that `plan` gives it, again as often as there is a new plan.
+  // Compressed pages are encoded anew from their originals on flash when the codecs change; those
+  // that have none (n_bound) must keep their codecs and their place.
   Status settle(const Plan& plan);
+  // Compressed pages without an original: they left RAM before flash came into use.
+  int64_t n_bound() const;
 
   int64_t n_pages() const { return static_cast<int64_t>(pages_.size()); }
   PageTier tier(int64_t page) const { return pages_[page].tier; }
@@ -84,6 +87,9 @@ class PageTable {
   }
   const uint16_t* flash_block(const std::byte* payload, int64_t page, int layer, int kv_head) const;
 
+  // What pages and staging take of the budget.
+  uint64_t ram_bytes() const;
+
   FlashStats flash_stats() const { return stream_ ? stream_->stats() : FlashStats{}; }
 
  private:
@@ -98,9 +104,15 @@ class PageTable {
   bool movable(int64_t page) const;
   int64_t oldest_movable() const;
   Status set_codecs(const Plan& plan);
-  void drop_exact(int64_t page);
+  void drop_to_flash(int64_t page);
+  void drop_pages(int64_t begin, int64_t end);
   Status compress(int64_t page);
   Status compress_from_flash(int64_t begin, int64_t end);
+  Status restore_from_flash(int64_t begin, int64_t end);
+  template <typename Allocate, typename Fill>
+  Status fill_from_flash(int64_t begin, int64_t end, PageTier tier, Allocate allocate, Fill fill);
+  template <typename Fill>
+  Status read_pages(const std::vector<int64_t>& todo, Fill fill);
   void encode_layer(int64_t page, int layer, const std::byte* exact_layer);
   void encode_head(int64_t page, int layer, int kv_head, const std::byte* exact, int thread);
   Status start_flash();

@@ -139,6 +139,10 @@ const uint16_t* TieredCache::flash_block(const std::byte* payload, int layer, in
   return table_.flash_block(payload, page, layer, kv_head);
 }
 
+uint64_t TieredCache::ram_bytes() const {
+  return table_.ram_bytes() + window_pages_.size() * buffer_footprint(layout_.window_page_bytes);
+}
+
 TierReport TieredCache::report() const {
   TierReport report;
   const int64_t n_compressed = table_.count(PageTier::kCompressed);

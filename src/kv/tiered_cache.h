@@ -41,7 +41,11 @@ class TieredCache : public KvCache, private PageSource {
   // See PageTable.
   void set_exact_limit(int64_t max_exact_pages) { table_.set_exact_limit(max_exact_pages); }
   bool uses_flash() const { return table_.uses_flash(); }
+  int64_t n_bound() const { return table_.n_bound(); }
   Status settle(const Plan& plan) { return table_.settle(plan); }
+
+  // What the KV in all tiers and its staging take of the budget.
+  uint64_t ram_bytes() const;
 
   // Forgets the tokens from n_tokens on. False, and nothing changes, when the cache can't be as it
   // was then: pages have changed tiers, or have been dropped behind a window.

@@ -298,6 +298,78 @@ TEST(TieredCache, EveryHeadHasACodecOfItsOwn) {
   }
 }
 
+// Reads a prompt, settles by each plan in turn, and gives the outputs of the tokens that follow.
+std::vector<std::vector<float>> outputs_after(const std::vector<Plan>& plans, TierReport* report,
+                                              int64_t n_bound = 0) {
+  const auto shapes = shapes_for(2, 1);
+  const Sequence sequence(shapes, 1500);
+  Rig rig(shapes);
+  for (int64_t at = 0; at < 1400; at += 200) {
+    EXPECT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+  }
+  for (const Plan& plan : plans) {
+    const Status settled = rig.cache->settle(plan);
+    EXPECT_TRUE(settled.ok()) << settled.message();
+  }
+  EXPECT_EQ(rig.cache->n_bound(), n_bound);
+  *report = rig.cache->report();
+  EXPECT_EQ(report->tier0_bytes + report->tier1_bytes + report->staging_bytes,
+            rig.cache->ram_bytes());
+  std::vector<std::vector<float>> out;
+  for (int64_t at = 1400; at < 1500; at += 4) {
+    EXPECT_TRUE(sequence.feed(*rig.cache, at, at + 4, &out).ok());
+  }
+  return out;
+}
+
+// With originals on flash, only the last plan counts, whatever came before.
+TEST(TieredCache, ANewPlanIsMadeFromOriginals) {
+  const KvLayout layout = make_kv_layout(shapes_for(2, 1));
+  const Plan coarse = plan_of(layout, 1, 3, 100, {3, 2}, true);
+  const Plan all_exact = plan_of(layout, 1, 30, 0, {}, true);
+  const Plan no_flash_needed = plan_of(layout, 1, 30, 0, {}, false);
+  const std::vector<Plan> finals = {
+      plan_of(layout, 1, 3, 7, {6, 5}, true),     // less in Tier-1, finer
+      plan_of(layout, 1, 3, 0, {}, true),         // all on flash
+      plan_of(layout, 1, 9, 100, {3, 2}, true),   // a longer window
+      plan_of(layout, 1, 3, 100, {5, 4}, false),  // all in RAM
+      no_flash_needed,
+  };
+  for (const Plan& final : finals) {
+    TierReport direct, roundabout;
+    const auto want = outputs_after({all_exact, final}, &direct);
+    EXPECT_EQ(outputs_after({coarse, final}, &roundabout), want);
+    EXPECT_EQ(roundabout.n_exact, direct.n_exact);
+    EXPECT_EQ(roundabout.n_compressed, direct.n_compressed);
+    EXPECT_EQ(roundabout.n_offloaded, direct.n_offloaded);
+  }
+  TierReport report;
+  const auto exact = outputs_after({plan_of(layout, 1, 30, 0, {}, false)}, &report);
+  EXPECT_EQ(outputs_after({coarse, no_flash_needed}, &report), exact);
+  EXPECT_EQ(report.n_exact, 1400);
+}
+
+// Without flash there are no originals: what is compressed stays as it is.
+TEST(TieredCache, PagesWithoutOriginalsAreBound) {
+  const KvLayout layout = make_kv_layout(shapes_for(2, 1));
+  const int64_t n_compressible = 1400 / kPageTokens + 1 - 1 - 3;  // all but sink and window
+  TierReport report;
+  const Plan first = plan_of(layout, 1, 3, 10, {5, 4}, false);
+  outputs_after({first, plan_of(layout, 1, 3, 100, {5, 4}, false)}, &report, n_compressible);
+  outputs_after({first, plan_of(layout, 1, 3, 10, {5, 4}, true)}, &report, 10);
+  EXPECT_EQ(report.n_compressed, 640);
+  EXPECT_GT(report.n_offloaded, 0);
+
+  Rig rig(shapes_for(2, 1));
+  const Sequence sequence(shapes_for(2, 1), 1000);
+  for (int64_t at = 0; at < 1000; at += 200) {
+    ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+  }
+  ASSERT_TRUE(rig.cache->settle(first).ok());
+  EXPECT_EQ(rig.cache->settle(plan_of(layout, 1, 3, 10, {4, 4}, false)).code(),
+            StatusCode::kInternal);
+}
+
 TEST(TieredCache, RewindsWhatIsStillExact) {
   const auto shapes = shapes_for(1, 1);  // a window of 150
   const Sequence sequence(shapes, 700);

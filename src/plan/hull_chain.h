@@ -57,6 +57,11 @@ class HullChain {
     steps_ = hull_steps(hulls_);
   }
 
+  // The chain that is one assignment long.
+  HullChain(const Assignment& codecs, const SplitProblem& problem) : problem_(problem) {
+    for (const CodecOption& codec : codecs) hulls_.push_back({codec});
+  }
+
   // Calls visit(problem, number) for every assignment.
   template <typename Visit>
   void walk(Visit visit) const {

@@ -29,7 +29,8 @@ bool valid_counts(const PlanInput& in) {
   constexpr int64_t kMost = int64_t{1} << 40;  // far past every use, far from overflow
   const auto between = [](int64_t value, int64_t low) { return value >= low && value <= kMost; };
   return between(in.page_tokens, 1) && between(in.total_tokens, 0) && between(in.extent_pages, 1) &&
-         between(in.min_sink_pages, 0) && between(in.min_window_pages, 1);
+         between(in.min_sink_pages, 0) && between(in.min_window_pages, 1) &&
+         between(in.bound_tier1_pages, 0);
 }
 
 bool valid_head(const PlanHead& head) {
@@ -51,6 +52,8 @@ bool bytes_in_range(const PlanInput& in) {
   return bytes < 0x1p62;
 }
 
+Result<Assignment> find_options(const PlanInput& in, const std::vector<CodecId>& codecs);
+
 Status validate(const PlanInput& in) {
   if (!valid_counts(in)) {
     return invalid_argument(
@@ -67,7 +70,7 @@ Status validate(const PlanInput& in) {
     return invalid_argument("KLD and seconds must be numbers that are not negative");
   }
   if (!bytes_in_range(in)) return invalid_argument("the plan's sizes in bytes are absurdly large");
-  return {};
+  return in.bound_codecs.empty() ? Status() : find_options(in, in.bound_codecs).status();
 }
 
 // Everything but what the codecs decide.
@@ -77,6 +80,7 @@ SplitProblem problem_without_codecs(const PlanInput& in) {
   p.page_tokens = in.page_tokens;
   p.pages = page_count(in);
   p.min_exact = std::min(p.pages, in.min_sink_pages + in.min_window_pages);
+  p.min_tier1 = std::min(in.bound_tier1_pages, p.pages - p.min_exact);
   p.ram_bytes = in.ram_bytes;
   p.fixed_bytes = in.fixed_bytes;
   p.kld_budget = in.kld_budget;
@@ -96,6 +100,35 @@ SplitProblem problem_without_codecs(const PlanInput& in) {
     p.flash_page_seconds = static_cast<double>(p.exact_page_bytes) / in.flash_bytes_per_second;
   }
   return p;
+}
+
+Result<CodecOption> find_option(const PlanHead& head, CodecId codec) {
+  if (codec == CodecId{}) {
+    return CodecOption{codec, head.exact_page_bytes, 0, head.exact_seconds_per_token};
+  }
+  const auto found = std::find_if(head.options.begin(), head.options.end(),
+                                  [&](const CodecOption& option) { return option.codec == codec; });
+  if (found != head.options.end()) return *found;
+  return invalid_argument("a KV head of this model has no codec " + codec_name(codec));
+}
+
+Result<Assignment> find_options(const PlanInput& in, const std::vector<CodecId>& codecs) {
+  if (codecs.size() != 1 && codecs.size() != in.heads.size()) {
+    return invalid_argument(format("the layout has codecs for %zu KV heads, the model has %zu",
+                                   codecs.size(), in.heads.size()));
+  }
+  Assignment assignment;
+  for (size_t i = 0; i < in.heads.size(); ++i) {
+    TIERKV_ASSIGN_OR_RETURN(CodecOption option,
+                            find_option(in.heads[i], codecs.size() == 1 ? codecs[0] : codecs[i]));
+    assignment.push_back(option);
+  }
+  return assignment;
+}
+
+HullChain chain_of(const PlanInput& in) {
+  if (in.bound_codecs.empty()) return HullChain(in.heads, problem_without_codecs(in));
+  return HullChain(*find_options(in, in.bound_codecs), problem_without_codecs(in));
 }
 
 Plan to_plan(const PlanInput& in, const Split& split, const Assignment& codecs) {
@@ -127,7 +160,7 @@ std::string needs(const PlanInput& in, uint64_t least) {
 // The quality that would fit without more RAM, as advice; empty when none does.
 std::string quality_advice(const PlanInput& in) {
   std::optional<double> least;
-  HullChain(in.heads, problem_without_codecs(in)).walk([&](const SplitProblem& problem, size_t) {
+  chain_of(in).walk([&](const SplitProblem& problem, size_t) {
     const std::optional<double> kld = least_kld_in_ram(problem);
     if (kld && (!least || *kld < *least)) least = kld;
   });
@@ -154,30 +187,6 @@ Status does_not_fit(const PlanInput& in) {
                             quality_advice(in) + flash_advice(in) + ", or use a shorter context");
 }
 
-Result<CodecOption> find_option(const PlanHead& head, CodecId codec) {
-  if (codec == CodecId{}) {
-    return CodecOption{codec, head.exact_page_bytes, 0, head.exact_seconds_per_token};
-  }
-  const auto found = std::find_if(head.options.begin(), head.options.end(),
-                                  [&](const CodecOption& option) { return option.codec == codec; });
-  if (found != head.options.end()) return *found;
-  return invalid_argument("a KV head of this model has no codec " + codec_name(codec));
-}
-
-Result<Assignment> find_options(const PlanInput& in, const std::vector<CodecId>& codecs) {
-  if (codecs.size() != 1 && codecs.size() != in.heads.size()) {
-    return invalid_argument(format("the layout has codecs for %zu KV heads, the model has %zu",
-                                   codecs.size(), in.heads.size()));
-  }
-  Assignment assignment;
-  for (size_t i = 0; i < in.heads.size(); ++i) {
-    TIERKV_ASSIGN_OR_RETURN(CodecOption option,
-                            find_option(in.heads[i], codecs.size() == 1 ? codecs[0] : codecs[i]));
-    assignment.push_back(option);
-  }
-  return assignment;
-}
-
 Split forced_split(const SplitProblem& p, ForcedLayout layout) {
   switch (layout) {
     case ForcedLayout::kExact:
@@ -196,7 +205,7 @@ Result<Plan> make_plan(const PlanInput& input) {
   TIERKV_RETURN_IF_ERROR(validate(input));
   std::optional<Split> best;
   size_t best_number = 0;
-  const HullChain chain(input.heads, problem_without_codecs(input));
+  const HullChain chain = chain_of(input);
   chain.walk([&](const SplitProblem& problem, size_t number) {
     const std::optional<Split> before = best;
     improve(problem, best);
@@ -239,7 +248,7 @@ Result<Plan> make_forced_plan(const PlanInput& input, ForcedLayout layout,
 
 Result<std::vector<CodecId>> codecs_within(const PlanInput& input, uint64_t page_bytes) {
   TIERKV_RETURN_IF_ERROR(validate(input));
-  const HullChain chain(input.heads, problem_without_codecs(input));
+  const HullChain chain = chain_of(input);
   std::optional<size_t> first;  // along the chain bytes fall and KLD rises
   size_t last = 0;
   chain.walk([&](const SplitProblem& problem, size_t number) {

@@ -56,6 +56,10 @@ struct PlanInput {
   double flash_bytes_per_second = 1e9;
   double overlap_seconds = 0;   // of flash reads a step that computation hides
   std::vector<PlanHead> heads;  // layer by layer
+  // When a plan is made anew: pages of Tier-1 whose float16 originals are gone. They stay there,
+  // whatever it costs, and so do the codecs (one per element of heads).
+  int64_t bound_tier1_pages = 0;
+  std::vector<CodecId> bound_codecs;  // empty: free
 };
 
 struct Plan {

@@ -48,7 +48,7 @@ std::optional<Outcome> outcome(const PlanInput& in, const Sums& s, int64_t pages
   const bool flash = offloaded > 0;
   uint64_t ram = in.fixed_bytes + exact * s.exact_bytes + tier1 * s.codec_bytes;
   if (flash) ram += in.staging_bytes + in.extent_pages * s.exact_bytes;
-  const bool kld_fits = tier1 * s.kld <= in.kld_budget * pages;
+  const bool kld_fits = tier1 * s.kld <= in.kld_budget * pages || tier1 <= in.bound_tier1_pages;
   if (ram > in.ram_bytes || !kld_fits || (flash && !in.flash_allowed)) return std::nullopt;
   const double tier1_tokens = static_cast<double>(tier1 * in.page_tokens);
   double seconds =
@@ -66,11 +66,25 @@ void best_split(const PlanInput& in, const Assignment& codecs, std::optional<Out
   const int64_t pages = (in.total_tokens + in.page_tokens - 1) / in.page_tokens;
   const int64_t least = std::min(pages, in.min_sink_pages + in.min_window_pages);
   for (int64_t exact = least; exact <= pages; ++exact) {
-    for (int64_t tier1 = 0; exact + tier1 <= pages; ++tier1) {
+    const int64_t least_tier1 = std::min(in.bound_tier1_pages, pages - least);
+    for (int64_t tier1 = least_tier1; exact + tier1 <= pages; ++tier1) {
       const auto now = outcome(in, s, pages, exact, tier1);
       if (now && (!best || now->key() < best->key())) best = now;
     }
   }
+}
+
+Assignment bound_options(const PlanInput& in) {
+  Assignment bound;
+  for (size_t i = 0; i < in.heads.size(); ++i) {
+    if (in.bound_codecs[i] == CodecId{}) {
+      bound.push_back({{}, in.heads[i].exact_page_bytes, 0, in.heads[i].exact_seconds_per_token});
+    }
+    for (const CodecOption& option : in.heads[i].options) {
+      if (bound.size() == i && option.codec == in.bound_codecs[i]) bound.push_back(option);
+    }
+  }
+  return bound;
 }
 
 std::optional<Outcome> brute_force_over_chain(const PlanInput& in) {
@@ -81,6 +95,10 @@ std::optional<Outcome> brute_force_over_chain(const PlanInput& in) {
     current.push_back(hulls.back()[0]);
   }
   std::optional<Outcome> best;
+  if (!in.bound_codecs.empty()) {
+    best_split(in, bound_options(in), best);
+    return best;
+  }
   best_split(in, current, best);
   std::vector<size_t> at(hulls.size(), 0);
   for (const int head : hull_steps(hulls)) {
@@ -139,6 +157,32 @@ TEST(PlanOracle, EqualsBruteForceOverTheHullChain) {
   EXPECT_GT(fitting, 1000) << "the instances must exercise all kinds of plans";
   EXPECT_GT(with_flash, 200);
   EXPECT_GT(with_tier1, 200);
+}
+
+// Some pages are in Tier-1 already and can't leave.
+TEST(PlanOracle, EqualsBruteForceWithBoundPages) {
+  RandomPlans random(13);
+  int fitting = 0, over_kld = 0;
+  for (int round = 0; round < 1000; ++round) {
+    SCOPED_TRACE(round);
+    PlanInput in = random.input(1 + round % 3, round % 4, 12);
+    in.bound_tier1_pages = random.below(6);
+    for (const PlanHead& head : in.heads) {
+      in.bound_codecs.push_back({});
+      for (const CodecOption& option : head.options) {
+        if (option.page_bytes < head.exact_page_bytes) in.bound_codecs.back() = option.codec;
+      }
+    }
+    const auto plan = make_plan(in);
+    expect_same(plan, brute_force_over_chain(in));
+    if (::testing::Test::HasFailure()) return;
+    if (!plan.ok()) continue;
+    ++fitting;
+    over_kld += plan->kld > in.kld_budget;
+    EXPECT_TRUE(plan->tier1_pages == 0 || plan->codecs == in.bound_codecs);
+  }
+  EXPECT_GT(fitting, 300);
+  EXPECT_GT(over_kld, 20);
 }
 
 // Few problems, more pages: the shortcuts over page counts have room to go wrong.

@@ -31,7 +31,7 @@ int64_t tier1_by_kld(const SplitProblem& p) {
   int64_t tier1 = static_cast<int64_t>(p.kld_budget * static_cast<double>(p.pages) / p.kld);
   while (tier1 > 0 && !within_kld(p, tier1)) --tier1;
   while (tier1 < p.pages && within_kld(p, tier1 + 1)) ++tier1;
-  return tier1;
+  return std::max(tier1, p.min_tier1);
 }
 
 void consider(const Split& split, std::optional<Split>& best) {
@@ -42,12 +42,12 @@ void consider(const Split& split, std::optional<Split>& best) {
 std::optional<int64_t> tier1_by_ram(const SplitProblem& p) {
   if (p.ram_bytes < p.fixed_bytes) return std::nullopt;
   const uint64_t room = p.ram_bytes - p.fixed_bytes, all = u64(p.pages) * p.exact_page_bytes;
-  if (all <= room) return 0;
+  if (all <= room) return p.min_tier1;
   const uint64_t saved = p.exact_page_bytes - p.codec_page_bytes;
   if (saved == 0) return std::nullopt;
   const uint64_t tier1 = (all - room + saved - 1) / saved;
   if (tier1 > u64(p.pages - p.min_exact)) return std::nullopt;
-  return static_cast<int64_t>(tier1);
+  return std::max(static_cast<int64_t>(tier1), p.min_tier1);
 }
 
 // Without flash one number is free and everything is linear in it: the best is an end.
@@ -66,15 +66,18 @@ class FlashSearch {
   FlashSearch(const SplitProblem& problem, std::optional<Split>& best) : p_(problem), best_(best) {}
 
   void run() {
-    const uint64_t least =
-        p_.fixed_bytes + p_.flash_bytes + u64(p_.min_exact) * p_.exact_page_bytes;
-    if (!p_.flash_allowed || p_.pages <= p_.min_exact || p_.ram_bytes < least) return;
+    const uint64_t least = p_.fixed_bytes + p_.flash_bytes +
+                           u64(p_.min_exact) * p_.exact_page_bytes +
+                           u64(p_.min_tier1) * p_.codec_page_bytes;
+    if (!p_.flash_allowed || p_.pages <= p_.min_exact + p_.min_tier1 || p_.ram_bytes < least) {
+      return;
+    }
     room_ = p_.ram_bytes - p_.fixed_bytes - p_.flash_bytes;
     free_pages_ = pages_read_for_free();
-    const int64_t most = most_tier1(p_.ram_bytes - least);
+    const int64_t most = most_tier1(room_ - u64(p_.min_exact) * p_.exact_page_bytes);
     const int64_t start = least_bound(most);
     for (int64_t c = start; c <= most && may_win(bound(c), kld(p_, c)); ++c) try_tier1(c);
-    for (int64_t c = start - 1; c >= 0 && may_win(bound(c), 0); --c) try_tier1(c);
+    for (int64_t c = start - 1; c >= p_.min_tier1 && may_win(bound(c), 0); --c) try_tier1(c);
   }
 
  private:
@@ -115,7 +118,7 @@ class FlashSearch {
 
   // The first place where the bound is least.
   int64_t least_bound(int64_t most) const {
-    int64_t low = 0, high = most;
+    int64_t low = p_.min_tier1, high = most;
     while (low < high) {
       const int64_t middle = low + (high - low) / 2;
       if (bound(middle) > bound(middle + 1)) {
@@ -169,8 +172,8 @@ void improve(const SplitProblem& problem, std::optional<Split>& best) {
 uint64_t least_ram(const SplitProblem& p) {
   const int64_t tier1 = std::min(tier1_by_kld(p), p.pages - p.min_exact);
   const uint64_t without = make_split(p, p.pages - tier1, tier1).ram_bytes;
-  if (!p.flash_allowed || p.pages <= p.min_exact) return without;
-  return std::min(without, make_split(p, p.min_exact, 0).ram_bytes);
+  if (!p.flash_allowed || p.pages <= p.min_exact + p.min_tier1) return without;
+  return std::min(without, make_split(p, p.min_exact, p.min_tier1).ram_bytes);
 }
 
 std::optional<double> least_kld_in_ram(const SplitProblem& p) {

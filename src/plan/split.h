@@ -13,6 +13,7 @@ struct SplitProblem {
   int64_t tokens = 0, page_tokens = 1;
   int64_t pages = 0;      // of all tokens; the last may be partly filled and is always exact
   int64_t min_exact = 0;  // pages, at most `pages`
+  int64_t min_tier1 = 0;  // pages, at most pages - min_exact; limits on KLD don't count for them
   uint64_t ram_bytes = 0, fixed_bytes = 0;
   uint64_t flash_bytes = 0;                             // RAM that using flash costs
   uint64_t exact_page_bytes = 0, codec_page_bytes = 0;  // the codec's: no more than the exact ones

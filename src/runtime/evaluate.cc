@@ -55,6 +55,10 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
   session.request.n_prompt = n_prompt;
   session.request.n_expected = options.prefix + options.tokens - n_prompt;
   session.request.kv = kv;
+  if (kv.forced != ForcedLayout::kExact) {
+    session.kv_ram_bytes = options.kv_ram_bytes;
+    if (options.n_expected > 0) session.request.n_expected = options.n_expected;
+  }
   session.request.kld_budget = options.kld_budget;
   session.request.flash_directory = options.flash_directory;
   session.activations = options.activations;
@@ -100,8 +104,8 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
   offset = options.prefix;
   TIERKV_RETURN_IF_ERROR(test->prefill(text.first(options.prefix), prefill_progress));
   exact->hold_new_tokens();
-  test->hold_new_tokens();
-  const TierReport tiers = test->tiers();
+  if (options.n_expected == 0) test->hold_new_tokens();
+  TierReport tiers = test->tiers();
 
   Tally tally(engine.kernels());
   // The prefix's last logits were computed before settling: the same for both.
@@ -127,7 +131,11 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
     done += n;
     if (progress) progress(2 * options.prefix + done, total);
   }
+  if (options.n_expected > 0) tiers = test->tiers();
   EvalResult result = tally.result();
+  result.n_replans = test->n_replans();
+  result.predicted_kld = test->plan().kld;
+  result.predicted_kv_bytes = test->plan().ram_bytes;
   result.n_exact = tiers.n_exact;
   result.n_compressed = tiers.n_compressed;
   result.n_offloaded = tiers.n_offloaded;

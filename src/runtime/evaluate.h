@@ -21,6 +21,10 @@ struct EvalOptions {
   int64_t tokens = 512;
   KvSpec kv;
   double kld_budget = kDefaultKldBudget;
+  uint64_t kv_ram_bytes = MemoryBudget::kUnlimited;  // of the layout under test
+  // 0: the prefix's layout stays and new tokens are kept exact. Else new tokens move as in a run
+  // that expects an answer of so many.
+  int64_t n_expected = 0;
   std::string flash_directory;
   // kFloat32 isolates what the layout does: with kInt8, any change at all shows up as the rounding
   // noise of two runs whose activations round differently.
@@ -38,7 +42,10 @@ struct EvalResult {
   double kld = 0, kld_p99 = 0, kld_max = 0;  // nats, of exact from layout
   double top1 = 1;                           // share of positions with the same most likely token
   double bits_per_element = 16;              // of Tier-1
-  int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens after settling
+  int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens after settling, or at the end
+  double predicted_kld = 0;                                // by the last plan
+  uint64_t predicted_kv_bytes = 0;
+  int64_t n_replans = 0;
 };
 
 using EvalProgress = std::function<void(int64_t done, int64_t total)>;

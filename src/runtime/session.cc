@@ -131,11 +131,8 @@ Status Session::allocate() {
                                   engine_.pool(), chunk_, std::move(flash), options_.attention));
   TIERKV_ASSIGN_OR_RETURN(logits_, Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
                                                     engine_.spec().n_vocab * sizeof(float)));
-  const uint64_t codec_scratch =
-      PageTable::codec_scratch_bytes(engine_.kv_layout(), engine_.pool().size());
-  const uint64_t free = engine_.budget().available();
   plan_input_ = make_plan_input(engine_.kv_layout(), options_.request,
-                                free > codec_scratch ? free - codec_scratch : 0, chunk_);
+                                kv_ram(engine_.budget().limit()), chunk_);
   cache_->set_exact_limit(prefill_pages(engine_.kv_layout(), plan_input_));
   return {};
 }
@@ -143,7 +140,7 @@ Status Session::allocate() {
 Status Session::prefill(std::span<const int32_t> tokens, const PrefillProgress& progress,
                         const std::atomic<bool>* cancel) {
   TIERKV_RETURN_IF_ERROR(read(tokens, progress, cancel));
-  if (settled_) return {};
+  if (settled_) return length() >= plan_input_.total_tokens ? extend_plan() : Status();
   const double settle_start = now();
   TIERKV_RETURN_IF_ERROR(settle());
   timings_.settle_seconds = now() - settle_start;
@@ -236,6 +233,7 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
     }
     if (!status.ok()) return status;
     decoder_->logits(0, 1, logits_.as<float>());
+    if (length() >= plan_input_.total_tokens) TIERKV_RETURN_IF_ERROR(extend_plan());
   }
   emit(stream.flush(), -1);
   timings_.predicted_n += static_cast<int64_t>(result.tokens.size());
@@ -257,6 +255,7 @@ Status Session::score(std::span<const int32_t> tokens, int64_t batch,
     const std::span<const int32_t> chunk = tokens.subspan(done, n);
     TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_));
     tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
+    if (settled_ && length() >= plan_input_.total_tokens) TIERKV_RETURN_IF_ERROR(extend_plan());
     // Last rows first would overwrite nothing: logits() reads the residual stream only.
     for (int64_t row = 0; row < n; row += kLogitRows) {
       const int64_t rows = std::min(kLogitRows, n - row);

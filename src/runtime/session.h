@@ -23,6 +23,7 @@ struct SessionOptions {
   KvRequest request;
   int64_t n_context = 0;  // most tokens; 0: the model's own limit
   int64_t max_chunk = 0;  // tokens of a prefill chunk; 0: what the budget allows, up to 512
+  uint64_t kv_ram_bytes = MemoryBudget::kUnlimited;  // most for KV, within the budget: measurement
   Activations activations = Activations::kInt8;
   AttentionMath attention = AttentionMath::kBf16;
 };
@@ -86,9 +87,17 @@ class Session {
   Status score(std::span<const int32_t> tokens, int64_t batch,
                const std::function<void(int64_t first, int64_t n, const float* logits)>& sink);
 
+  // A new ceiling for the whole process, at once: plans anew and moves tokens to the tiers that
+  // this gives them; RAM that is no longer needed goes back to the system. For an app that is told
+  // that memory is short; to be called between two calls or from a callback, not from another
+  // thread. On an error nothing has changed, except for kIo and kCorrupt (flash failed: the session
+  // is as usable as after any failed read).
+  Status set_ram_budget(uint64_t bytes);
+
   int64_t length() const { return cache_->length(); }
   int64_t n_context() const { return n_context_; }
   const Plan& plan() const { return plan_; }
+  int64_t n_replans() const { return n_replans_; }  // how often the plan was made anew
   TierReport tiers() const { return cache_->report(); }
   const Timings& timings() const { return timings_; }
   const std::string& flash_directory() const { return options_.request.flash_directory; }
@@ -99,6 +108,10 @@ class Session {
   Session(Engine& engine, const SessionOptions& options) : engine_(engine), options_(options) {}
   Status allocate();
   Status settle();
+  // replan.cc
+  uint64_t kv_ram(uint64_t limit) const;
+  Result<Plan> plan_anew(PlanInput& input) const;
+  Status extend_plan();
 
   Engine& engine_;
   SessionOptions options_;
@@ -110,6 +123,7 @@ class Session {
   PlanInput plan_input_;
   Plan plan_;
   bool settled_ = false;
+  int64_t n_replans_ = 0;
   std::vector<int32_t> tokens_;  // all so far
   Timings timings_;
 };

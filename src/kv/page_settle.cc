@@ -1,0 +1,132 @@
+// Moving pages to the tiers that a plan gives them: at the end of the prompt, and again whenever
+// the plan is made anew. What frees RAM comes first.
+#include <algorithm>
+
+#include "kv/page_table.h"
+
+namespace tierkv {
+
+Status PageTable::settle(const Plan& plan) {
+  max_exact_pages_ = plan.sink_pages + plan.window_pages;
+  sink_pages_ = plan.sink_pages;
+  window_pages_ = plan.window_pages;
+  tier1_pages_ = plan.tier1_pages;
+  if (plan.flash && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
+  const int64_t end =
+      std::max(std::min(n_pages() - window_pages_, n_final_tokens_ / kPageTokens), sink_pages_);
+  const int64_t tier1_end = std::min(sink_pages_ + tier1_pages_, end);
+  drop_pages(tier1_end, plan.flash ? end : tier1_end);
+  TIERKV_RETURN_IF_ERROR(set_codecs(plan));
+  for (int64_t page = sink_pages_; page < tier1_end; ++page) {
+    if (movable(page)) TIERKV_RETURN_IF_ERROR(compress(page));
+  }
+  TIERKV_RETURN_IF_ERROR(compress_from_flash(sink_pages_, tier1_end));
+  TIERKV_RETURN_IF_ERROR(restore_from_flash(plan.flash ? end : tier1_end, n_pages()));
+  update_extents();
+  return {};
+}
+
+// Leaves to their originals on flash, where those are there: what is compressed from page begin on,
+// and what is exact in [begin, end).
+void PageTable::drop_pages(int64_t begin, int64_t end) {
+  for (int64_t page = begin; page < n_pages(); ++page) {
+    const bool leaves = page < end || pages_[page].tier == PageTier::kCompressed;
+    if (leaves && pages_[page].on_flash) drop_to_flash(page);
+  }
+}
+
+// The codecs of Tier-1, and the scratch to encode with. Pages that are compressed already go back
+// to their originals when the codecs change.
+Status PageTable::set_codecs(const Plan& plan) {
+  CompressedLayout wanted = make_compressed_layout(layout_, plan.codecs);
+  if (count(PageTier::kCompressed) > 0) {
+    if (wanted == compressed_) return {};
+    if (n_bound() > 0) {
+      return internal_error("the codecs of pages without originals can't change");
+    }
+    for (int64_t page = 0; page < n_pages(); ++page) {
+      if (pages_[page].tier == PageTier::kCompressed) drop_to_flash(page);
+    }
+  }
+  compressed_ = std::move(wanted);
+  if (plan.tier1_pages == 0 || !codec_scratch_.empty()) return {};
+  TIERKV_ASSIGN_OR_RETURN(
+      codec_scratch_,
+      Buffer::allocate(budget_, MemoryKind::kScratch, codec_scratch_bytes(layout_, pool_.size())));
+  return {};
+}
+
+int64_t PageTable::n_bound() const {
+  return std::count_if(pages_.begin(), pages_.end(), [](const Page& page) {
+    return page.tier == PageTier::kCompressed && !page.on_flash;
+  });
+}
+
+Status PageTable::compress_from_flash(int64_t begin, int64_t end) {
+  return fill_from_flash(
+      begin, end, PageTier::kCompressed,
+      [&](Page& page) -> Status {
+        TIERKV_ASSIGN_OR_RETURN(page.compressed, Buffer::allocate_page(budget_, MemoryKind::kTier1,
+                                                                       compressed_.page_bytes));
+        return {};
+      },
+      [&](int64_t page, int layer, const std::byte* exact) { encode_layer(page, layer, exact); });
+}
+
+Status PageTable::restore_from_flash(int64_t begin, int64_t end) {
+  return fill_from_flash(
+      begin, end, PageTier::kExact,
+      [&](Page& page) -> Status {
+        TIERKV_ASSIGN_OR_RETURN(page.exact, Buffer::allocate_page(budget_, MemoryKind::kTier0,
+                                                                  layout_.full_page_bytes));
+        return {};
+      },
+      [&](int64_t page, int layer, const std::byte* exact) {
+        std::copy_n(exact, layout_.layer_page_bytes(layer),
+                    pages_[page].exact.data() + layout_.exact_offset[layer]);
+      });
+}
+
+// Brings those of pages [begin, end) that are on flash into `tier`: allocate(page) makes room,
+// fill(page, layer, exact) takes a layer's float16. On an error they are on flash as before.
+template <typename Allocate, typename Fill>
+Status PageTable::fill_from_flash(int64_t begin, int64_t end, PageTier tier, Allocate allocate,
+                                  Fill fill) {
+  update_extents();
+  std::vector<int64_t> todo;
+  for (int64_t page = begin; page < end; ++page) {
+    if (pages_[page].tier == PageTier::kFlash) todo.push_back(page);
+  }
+  Status status;
+  for (const int64_t page : todo) {
+    if (status.ok()) status = allocate(pages_[page]);
+  }
+  if (status.ok()) status = read_pages(todo, fill);
+  for (const int64_t page : todo) {
+    if (status.ok()) {
+      pages_[page].tier = tier;
+    } else {
+      drop_to_flash(page);
+    }
+  }
+  return status;
+}
+
+template <typename Fill>
+Status PageTable::read_pages(const std::vector<int64_t>& todo, Fill fill) {
+  if (todo.empty()) return {};
+  for (const int layer : layout_.full_layers) {
+    size_t at = 0;
+    for (size_t index = 0; index < extents_.size() && at < todo.size(); ++index) {
+      if (todo[at] / layout_.extent_pages != extents_[index]) continue;
+      TIERKV_ASSIGN_OR_RETURN(const std::byte* payload, read_extent(layer, index));
+      for (; at < todo.size() && todo[at] / layout_.extent_pages == extents_[index]; ++at) {
+        fill(todo[at], layer,
+             reinterpret_cast<const std::byte*>(flash_block(payload, todo[at], layer, 0)));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace tierkv
