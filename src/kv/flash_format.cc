@@ -119,6 +119,30 @@ Result<FlashLayout> decode_file_header(std::span<const std::byte> block) {
   return layout;
 }
 
+Status check_same_layout(const FlashLayout& found, const FlashLayout& wanted) {
+  if (found.model_hash != wanted.model_hash) {
+    return invalid_argument(
+        format("the flash store was made with another model (%016llx, not %016llx)",
+               ull(found.model_hash), ull(wanted.model_hash)));
+  }
+  const auto& have = found.payload_bytes;
+  const auto& want = wanted.payload_bytes;
+  if (have.size() != want.size()) {
+    return invalid_argument(
+        format("the flash store has %zu layers, not %zu", have.size(), want.size()));
+  }
+  for (size_t layer = 0; layer < have.size(); ++layer) {
+    if (have[layer] == want[layer]) continue;
+    return invalid_argument(
+        format("an extent of layer %zu has %llu bytes in the flash store, not %llu", layer,
+               ull(have[layer]), ull(want[layer])));
+  }
+  if (found.max_extents == wanted.max_extents) return {};
+  return invalid_argument(format("the flash store has room for %lld extents of a layer, not %lld",
+                                 static_cast<long long>(found.max_extents),
+                                 static_cast<long long>(wanted.max_extents)));
+}
+
 void seal_extent(const FlashLayout& layout, int layer, int64_t extent,
                  std::span<std::byte> buffer) {
   const uint64_t payload_bytes = layout.payload_bytes[layer];

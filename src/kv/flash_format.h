@@ -38,6 +38,8 @@ class FlashGeometry {
 void encode_file_header(const FlashLayout& layout, std::span<std::byte> block);
 // The layout a file was made with; kCorrupt, or kUnsupported for another format version.
 Result<FlashLayout> decode_file_header(std::span<const std::byte> block);
+// OK when the two are the same, else kInvalidArgument with the first thing that differs.
+Status check_same_layout(const FlashLayout& found, const FlashLayout& wanted);
 
 // `buffer` is a whole extent: header block and payload. seal_extent writes the header and zeroes
 // the padding after the payload; check_extent is kCorrupt when anything does not match.

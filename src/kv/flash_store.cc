@@ -38,7 +38,6 @@ class PooledFlashStore final : public FlashStore {
       : file_(std::move(file)), geometry_(std::move(geometry)) {}
   ~PooledFlashStore() override;
 
-  Status write_file_header();
   Status start_threads(int n_threads);
 
   Ticket start_write(int layer, int64_t extent, std::span<std::byte> buffer) override {
@@ -81,12 +80,6 @@ PooledFlashStore::~PooledFlashStore() {
   }
   work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-}
-
-Status PooledFlashStore::write_file_header() {
-  alignas(kFlashBlock) std::array<std::byte, kFlashBlock> block;
-  encode_file_header(geometry_.layout(), block);
-  return file_->write_at(0, block);
 }
 
 Status PooledFlashStore::start_threads(int n_threads) {
@@ -242,17 +235,56 @@ FlashStats PooledFlashStore::stats() const {
 
 }  // namespace
 
+namespace {
+
+Result<std::unique_ptr<FlashStore>> start_backend(std::unique_ptr<File> file,
+                                                  FlashGeometry geometry,
+                                                  const FlashStoreOptions& options) {
+  if (options.backend == FlashBackend::kUring) {
+    return unsupported("this build has no io_uring; choose another way of flash I/O");
+  }
+  auto store = std::make_unique<PooledFlashStore>(std::move(file), std::move(geometry));
+  TIERKV_RETURN_IF_ERROR(store->start_threads(options.queue_depth));
+  return std::unique_ptr<FlashStore>(std::move(store));
+}
+
+}  // namespace
+
 Result<std::unique_ptr<FlashStore>> FlashStore::create(FileSystem& file_system,
                                                        const std::string& directory,
                                                        const FlashLayout& layout,
-                                                       int n_io_threads) {
-  TIERKV_ASSIGN_OR_RETURN(FlashGeometry geometry, FlashGeometry::create(layout));
+                                                       const FlashStoreOptions& options) {
+  TIERKV_RETURN_IF_ERROR(FlashGeometry::create(layout).status());  // before a file is made
   TIERKV_ASSIGN_OR_RETURN(std::unique_ptr<File> file, file_system.create_scratch(directory));
-  auto store = std::make_unique<PooledFlashStore>(std::move(file), std::move(geometry));
-  TIERKV_RETURN_IF_ERROR(
-      store->write_file_header().with_context("preparing the flash store in " + directory));
-  TIERKV_RETURN_IF_ERROR(store->start_threads(n_io_threads));
-  return std::unique_ptr<FlashStore>(std::move(store));
+  Result<std::unique_ptr<FlashStore>> store = create(std::move(file), layout, options);
+  if (store.ok()) return store;
+  return store.status().with_context("preparing the flash store in " + directory);
+}
+
+Result<std::unique_ptr<FlashStore>> FlashStore::create(std::unique_ptr<File> file,
+                                                       const FlashLayout& layout,
+                                                       const FlashStoreOptions& options) {
+  TIERKV_ASSIGN_OR_RETURN(FlashGeometry geometry, FlashGeometry::create(layout));
+  alignas(kFlashBlock) std::array<std::byte, kFlashBlock> block;
+  encode_file_header(layout, block);
+  TIERKV_RETURN_IF_ERROR(file->write_at(0, block));
+  return start_backend(std::move(file), std::move(geometry), options);
+}
+
+Result<FlashLayout> FlashStore::read_layout(File& file) {
+  alignas(kFlashBlock) std::array<std::byte, kFlashBlock> block;
+  TIERKV_RETURN_IF_ERROR(file.read_at(0, block));
+  Result<FlashLayout> layout = decode_file_header(block);
+  return layout.ok() ? layout : layout.status().with_context(file.name());
+}
+
+Result<std::unique_ptr<FlashStore>> FlashStore::open(std::unique_ptr<File> file,
+                                                     const FlashLayout& layout,
+                                                     const FlashStoreOptions& options) {
+  TIERKV_ASSIGN_OR_RETURN(const FlashLayout found, read_layout(*file));
+  TIERKV_RETURN_IF_ERROR(check_same_layout(found, layout).with_context(file->name()));
+  TIERKV_ASSIGN_OR_RETURN(FlashGeometry geometry, FlashGeometry::create(layout));
+  return start_backend(std::move(file), std::move(geometry), options);
 }
 
 }  // namespace tierkv

@@ -39,17 +39,38 @@ struct FlashStats {
   double stall_seconds = 0;  // time spent in wait() for reads
 };
 
+// How requests reach the disk: io_uring, or a pool of threads that block. kAuto: io_uring where the
+// kernel allows it, else the pool.
+enum class FlashBackend : uint8_t { kAuto, kUring, kPool };
+
+struct FlashStoreOptions {
+  FlashBackend backend = FlashBackend::kAuto;
+  int queue_depth = 2;  // most requests that the disk is given at once
+};
+
 class FlashStore {
  public:
   using Ticket = uint64_t;
 
   virtual ~FlashStore() = default;  // waits for all that is in flight
 
-  // Creates the file in `directory` (FileSystem::create_scratch) and starts the I/O threads.
+  // A scratch file in `directory` (FileSystem::create_scratch), gone with the store.
   static Result<std::unique_ptr<FlashStore>> create(FileSystem& file_system,
                                                     const std::string& directory,
                                                     const FlashLayout& layout,
-                                                    int n_io_threads = 2);
+                                                    const FlashStoreOptions& options = {});
+  // A store in `file`, whose header is written anew: what lay in it is lost.
+  static Result<std::unique_ptr<FlashStore>> create(std::unique_ptr<File> file,
+                                                    const FlashLayout& layout,
+                                                    const FlashStoreOptions& options = {});
+  // The store that `file` holds already. Its header must be that of `layout`: kCorrupt or
+  // kUnsupported when it can't be understood, kInvalidArgument naming what differs. Which extents
+  // have been written is for the caller to know; one that was not is kCorrupt when it is read.
+  static Result<std::unique_ptr<FlashStore>> open(std::unique_ptr<File> file,
+                                                  const FlashLayout& layout,
+                                                  const FlashStoreOptions& options = {});
+  // The layout in a file's header, for callers who do not know it.
+  static Result<FlashLayout> read_layout(File& file);
 
   virtual Ticket start_write(int layer, int64_t extent, std::span<std::byte> buffer) = 0;
   virtual Ticket start_read(int layer, int64_t extent, std::span<std::byte> buffer) = 0;

@@ -23,7 +23,8 @@ FlashLayout small_layout() { return {kModel, {20000, 0, 8192, 300}, 40}; }
 
 std::unique_ptr<FlashStore> must_create(const std::string& directory, const FlashLayout& layout,
                                         int threads = 2) {
-  auto store = FlashStore::create(real_file_system(), directory, layout, threads);
+  auto store = FlashStore::create(real_file_system(), directory, layout,
+                                  {.backend = FlashBackend::kPool, .queue_depth = threads});
   EXPECT_TRUE(store.ok()) << store.status().message();
   return store.ok() ? std::move(*store) : nullptr;
 }
@@ -112,7 +113,7 @@ TEST(FlashStore, TheFileIsSparseAndNameless) {
 TEST(FlashStore, HitsAreReadsThatWereThereAndStallsAreNot) {
   const TempDirectory directory;
   SlowFileSystem slow;
-  auto made = FlashStore::create(slow, directory.path(), small_layout(), 1);
+  auto made = FlashStore::create(slow, directory.path(), small_layout(), {.queue_depth = 1});
   ASSERT_TRUE(made.ok());
   FlashStore& store = **made;
   AlignedBuffer buffer(extent_buffer_bytes(8192));
@@ -143,7 +144,7 @@ TEST(FlashStore, HitsAreReadsThatWereThereAndStallsAreNot) {
 TEST(FlashStore, ReadsOvertakeQueuedWrites) {
   const TempDirectory directory;
   SlowFileSystem slow;
-  auto made = FlashStore::create(slow, directory.path(), small_layout(), 1);
+  auto made = FlashStore::create(slow, directory.path(), small_layout(), {.queue_depth = 1});
   ASSERT_TRUE(made.ok());
   FlashStore& store = **made;
   std::vector<AlignedBuffer> buffers;
