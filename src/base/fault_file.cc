@@ -1,40 +1,101 @@
 #include "base/fault_file.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
 namespace tierkv {
 namespace {
 
+constexpr size_t kShortBytes = 4096;  // O_DIRECT moves whole blocks
+
 bool due(const std::atomic<int64_t>& at, int64_t now) { return at >= 0 && now >= at; }
+
+// The call that fails: for ever with EIO, once with any other error.
+int error_at(std::atomic<int64_t>& at, const std::atomic<int>& error, int64_t index) {
+  if (!due(at, index)) return 0;
+  if (error == 0) return EIO;
+  at = FaultPlan::kNever;
+  return error;
+}
+
+class PlannedFaults : public IoHook {
+ public:
+  explicit PlannedFaults(FaultPlan& plan) : plan_(plan) {}
+
+  Order before(IoKind kind, size_t bytes) override {
+    const bool read = kind == IoKind::kRead;
+    const int64_t index = read ? plan_.reads++ : plan_.writes++;
+    Order order;
+    if (const int64_t every = plan_.short_every; every > 0 && index % every == 0) {
+      order.most = kShortBytes;
+    }
+    if (read) {
+      order.error = error_at(plan_.fail_read_at, plan_.read_error, index);
+      if (plan_.flip_bit_in_read == index) flip_next_ = true;
+      return order;
+    }
+    order.error = error_at(plan_.fail_write_at, plan_.write_error, index);
+    if (order.error != 0) return order;
+    const int64_t total = plan_.bytes_written += static_cast<int64_t>(std::min(bytes, order.most));
+    if (plan_.disk_full_at >= 0 && total > plan_.disk_full_at) order.error = ENOSPC;
+    if (plan_.tear_write_at == index) {
+      order.most = bytes / 2 / 4096 * 4096;
+      order.claims_all = true;
+    }
+    return order;
+  }
+
+  void after(IoKind kind, std::span<std::byte> data) override {
+    if (kind == IoKind::kRead && !data.empty() && flip_next_.exchange(false)) {
+      data[data.size() / 2] ^= std::byte{4};
+    }
+    if (const int64_t delay = plan_.delay_us; delay > 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(delay));
+    }
+  }
+
+ private:
+  FaultPlan& plan_;
+  std::atomic<bool> flip_next_{false};
+};
 
 class FaultFile : public File {
  public:
-  FaultFile(std::unique_ptr<File> inner, FaultPlan& plan) : inner_(std::move(inner)), plan_(plan) {}
+  FaultFile(std::unique_ptr<File> inner, FaultPlan& plan)
+      : inner_(std::move(inner)), faults_(plan) {}
 
   Status read_at(uint64_t offset, std::span<std::byte> out) override {
-    const int64_t index = plan_.reads++;
-    if (due(plan_.fail_read_at, index)) return io_error("reading " + name() + ": injected EIO");
-    TIERKV_RETURN_IF_ERROR(inner_->read_at(offset, out));
-    if (plan_.flip_bit_in_read == index && !out.empty()) out[out.size() / 2] ^= std::byte{4};
-    return {};
+    return run({IoKind::kRead, name(), offset, out},
+               [this](uint64_t at, auto part) { return inner_->read_at(at, part); });
   }
-
   Status write_at(uint64_t offset, std::span<const std::byte> data) override {
-    const int64_t index = plan_.writes++;
-    if (due(plan_.fail_write_at, index)) return io_error("writing " + name() + ": injected EIO");
-    const int64_t total = plan_.bytes_written += static_cast<int64_t>(data.size());
-    if (plan_.disk_full_at >= 0 && total > plan_.disk_full_at) {
-      return resource_exhausted("writing " + name() + ": No space left on device (injected)");
-    }
-    if (plan_.tear_write_at == index) data = data.first(data.size() / 2 / 4096 * 4096);
-    return inner_->write_at(offset, data);
+    const std::span<std::byte> all = {const_cast<std::byte*>(data.data()), data.size()};
+    return run({IoKind::kWrite, name(), offset, all},
+               [this](uint64_t at, auto part) { return inner_->write_at(at, part); });
   }
-
   Result<uint64_t> size() override { return inner_->size(); }
   void drop_cache(uint64_t offset, uint64_t length) override { inner_->drop_cache(offset, length); }
   const std::string& name() const override { return inner_->name(); }
+  int descriptor() const override { return inner_->descriptor(); }
+  IoHook* hook() override { return &faults_; }
 
  private:
+  // The inner file's own errors pass as they are.
+  template <typename Call>
+  Status run(Transfer transfer, Call&& call) {
+    Status own;
+    const Status status =
+        run_transfer(transfer, &faults_, [&](uint64_t at, std::span<std::byte> part) {
+          own = call(at, part);
+          return own.ok() ? static_cast<int64_t>(part.size()) : -int64_t{EIO};
+        });
+    return own.ok() ? status : own;
+  }
+
   std::unique_ptr<File> inner_;
-  FaultPlan& plan_;
+  PlannedFaults faults_;
 };
 
 class FaultFileSystem : public FileSystem {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -111,6 +112,26 @@ TEST_F(FaultFileTest, TornWriteStoresItsFirstHalfAndSaysNothing) {
   ASSERT_TRUE(write(0, 3).ok());
   ASSERT_TRUE(read(0).ok());
   EXPECT_EQ(count(3), 16384);
+}
+
+TEST_F(FaultFileTest, ShortAndInterruptedCallsAreFinished) {
+  plan_.short_every = 2;
+  plan_.fail_write_at = 1;
+  plan_.write_error = EINTR;
+  ASSERT_TRUE(write(0, 7).ok());
+  EXPECT_EQ(plan_.writes, 4);  // a block, interrupted, a block, the rest
+  plan_.fail_read_at = 1;
+  plan_.read_error = EAGAIN;
+  ASSERT_TRUE(read(0).ok());
+  EXPECT_EQ(count(7), 16384);
+}
+
+TEST_F(FaultFileTest, ItsDescriptorComesWithTheHook) {
+  EXPECT_GE(file_->descriptor(), 0);
+  ASSERT_NE(file_->hook(), nullptr);
+  plan_.fail_read_at = 0;
+  EXPECT_EQ(file_->hook()->before(IoKind::kRead, 4096).error, EIO);
+  EXPECT_EQ(file_->hook()->before(IoKind::kWrite, 4096).error, 0);
 }
 
 TEST_F(FaultFileTest, CreateFails) {

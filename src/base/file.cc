@@ -7,27 +7,9 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 namespace tierkv {
 namespace {
-
-Status os_error(const std::string& what, int error) {
-  const std::string message = what + ": " + std::strerror(error);
-  switch (error) {
-    case ENOENT:
-      return not_found(message);
-    case ENOSPC:
-    case EDQUOT:
-      return resource_exhausted(message + "; free space there or choose another directory");
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return io_error(message + "; choose a file or directory you may use");
-    default:
-      return io_error(message);
-  }
-}
 
 // A file that never had a name or, where the file system has no such thing (FAT, overlays), has
 // just lost it. -1 and errno when there is none to be had.
@@ -46,31 +28,20 @@ class RealFile : public File {
   ~RealFile() override { close(fd_); }
 
   Status read_at(uint64_t offset, std::span<std::byte> out) override {
-    while (!out.empty()) {
-      const ssize_t n = pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return os_error("reading " + name_, errno);
-      if (n == 0) {
-        return corrupt(name_ + " is truncated: " +
-                       format("%zu bytes missing at offset %llu", out.size(),
-                              static_cast<unsigned long long>(offset)));
-      }
-      offset += static_cast<uint64_t>(n);
-      out = out.subspan(static_cast<size_t>(n));
-    }
-    return {};
+    return run_transfer(
+        {IoKind::kRead, name_, offset, out}, nullptr,
+        [this](uint64_t at, std::span<std::byte> part) {
+          return outcome(pread(fd_, part.data(), part.size(), static_cast<off_t>(at)));
+        });
   }
 
   Status write_at(uint64_t offset, std::span<const std::byte> data) override {
-    while (!data.empty()) {
-      const ssize_t n = pwrite(fd_, data.data(), data.size(), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return os_error("writing " + name_, errno);
-      if (n == 0) return io_error("writing " + name_ + ": the system wrote nothing");
-      offset += static_cast<uint64_t>(n);
-      data = data.subspan(static_cast<size_t>(n));
-    }
-    return {};
+    const std::span<std::byte> all = {const_cast<std::byte*>(data.data()), data.size()};
+    return run_transfer(
+        {IoKind::kWrite, name_, offset, all}, nullptr,
+        [this](uint64_t at, std::span<std::byte> part) {
+          return outcome(pwrite(fd_, part.data(), part.size(), static_cast<off_t>(at)));
+        });
   }
 
   Result<uint64_t> size() override {
@@ -84,8 +55,11 @@ class RealFile : public File {
   }
 
   const std::string& name() const override { return name_; }
+  int descriptor() const override { return fd_; }
 
  private:
+  static int64_t outcome(ssize_t moved) { return moved < 0 ? -errno : moved; }
+
   const int fd_;
   const std::string name_;
 };
@@ -101,6 +75,12 @@ class RealFileSystem : public FileSystem {
       close(fd);
       return invalid_argument(path + " is not a regular file");
     }
+    return std::unique_ptr<File>(new RealFile(fd, path));
+  }
+
+  Result<std::unique_ptr<File>> create(const std::string& path) override {
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0) return os_error("creating " + path, errno);
     return std::unique_ptr<File>(new RealFile(fd, path));
   }
 

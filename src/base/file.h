@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "base/transfer.h"
 
 namespace tierkv {
 
@@ -26,6 +27,11 @@ class File {
   virtual void drop_cache(uint64_t offset, uint64_t length) = 0;
   // The path, for messages.
   virtual const std::string& name() const = 0;
+
+  // For I/O past the calls above (io_uring): an open descriptor, or -1 when there is none, and what
+  // must be asked before and after each transfer through it, or null.
+  virtual int descriptor() const { return -1; }
+  virtual IoHook* hook() { return nullptr; }
 };
 
 // What opens files: the operating system's (real_file_system) or a test's.
@@ -34,6 +40,11 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;
+
+  // An empty file to read and write under this name; what was there is lost.
+  virtual Result<std::unique_ptr<File>> create(const std::string& path) {
+    return unsupported("no file can be made at " + path);
+  }
 
   // A new, empty, private (0600) file in `directory` that has no name any more, or loses it with
   // the process: it leaves nothing behind, however the process ends. The directory is created when

@@ -214,5 +214,19 @@ TEST_F(FileTest, SeveralThreadsShareAFile) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(FileTest, CreatedFilesHaveTheirNameAndNothingElse) {
+  auto file = real_file_system().create(make_file("a", "what was there before"));
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_EQ(*(*file)->size(), 0u);
+  ASSERT_TRUE((*file)->write_at(2, bytes(3)).ok());
+  auto out = bytes(5);
+  ASSERT_TRUE((*file)->read_at(0, out).ok());
+  file->reset();
+  EXPECT_EQ(fs::file_size(path("a")), 5u);
+  const Status none = real_file_system().create(path("no/such/place")).status();
+  EXPECT_EQ(none.code(), StatusCode::kNotFound);
+  EXPECT_THAT(none.message(), HasSubstr("no/such/place"));
+}
+
 }  // namespace
 }  // namespace tierkv

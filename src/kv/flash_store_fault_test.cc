@@ -60,7 +60,7 @@ TEST_F(FlashFault, ReadThatFailsNamesThePlaceAndLaterReadsWork) {
   plan_.fail_read_at = 0;
   const Status status = read(1, 3);
   EXPECT_EQ(status.code(), StatusCode::kIoError);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("layer 1, extent 3"), HasSubstr("EIO")));
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("layer 1, extent 3"), HasSubstr("Input/output error")));
   EXPECT_EQ(store_->stats().bytes_read, 0u);
   plan_.fail_read_at = FaultPlan::kNever;
   ASSERT_TRUE(read(1, 3).ok());
