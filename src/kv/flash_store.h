@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/trace.h"
 
 namespace tierkv {
 
@@ -33,19 +34,36 @@ struct FlashLayout {
 };
 
 struct FlashStats {
-  uint64_t bytes_written = 0, bytes_read = 0;
-  int64_t reads = 0, writes = 0;
-  int64_t hits = 0;          // wait() found the read already there
-  double stall_seconds = 0;  // time spent in wait() for reads
+  uint64_t bytes_written = 0, bytes_read = 0;  // that arrived
+  int64_t reads = 0, writes = 0;               // that the disk has answered
+  int64_t asked = 0;                           // reads that were waited for
+  int64_t hits = 0;                            // of these, found there already
+  double stall_seconds = 0;                    // spent in wait() for reads
+
+  double hit_rate() const { return asked == 0 ? 0 : static_cast<double>(hits) / asked; }
 };
+
+// What came between two moments.
+inline FlashStats operator-(FlashStats now, const FlashStats& before) {
+  now.bytes_written -= before.bytes_written;
+  now.bytes_read -= before.bytes_read;
+  now.reads -= before.reads;
+  now.writes -= before.writes;
+  now.asked -= before.asked;
+  now.hits -= before.hits;
+  now.stall_seconds -= before.stall_seconds;
+  return now;
+}
 
 // How requests reach the disk: io_uring, or a pool of threads that block. kAuto: io_uring where the
 // kernel allows it, else the pool.
 enum class FlashBackend : uint8_t { kAuto, kUring, kPool };
+const char* flash_backend_name(FlashBackend backend);  // "auto", "uring", "pool"
 
 struct FlashStoreOptions {
   FlashBackend backend = FlashBackend::kAuto;
-  int queue_depth = 2;  // most requests that the disk is given at once
+  int queue_depth = 4;     // most requests that the disk is given at once
+  Trace* trace = nullptr;  // where reads and writes are noted, if not null
 };
 
 class FlashStore {
@@ -75,14 +93,23 @@ class FlashStore {
   virtual Ticket start_write(int layer, int64_t extent, std::span<std::byte> buffer) = 0;
   virtual Ticket start_read(int layer, int64_t extent, std::span<std::byte> buffer) = 0;
 
-  // Requests are carried out in any order, so one that touches an extent whose write (or, for a
+  // The memory that requests will use, if it is known: the kernel then maps it once and not for
+  // each of them. At most once, before any start_*; the memory must outlive the store.
+  virtual void register_buffers(std::span<const std::span<std::byte>>) {}
+
+  // Reads go before writes, which have a share of the queue only, so that a read never waits for
+  // more than the writes that are at the disk already. Apart from that requests are carried out in
+  // any order, so one that touches an extent whose write (or, for a
   // write, whose read) was not yet waited for is refused: kInternal, whatever the timing.
   //
   // Every ticket is waited for exactly once; any other is kInternal. A read whose checksum,
   // position or model does not match is kCorrupt and names layer and extent.
   virtual Status wait(Ticket ticket) = 0;
+  // Waits as well, but only for the buffer: the outcome is of no interest and not checked.
+  virtual void discard(Ticket ticket) = 0;
   virtual bool done(Ticket ticket) const = 0;
 
+  virtual FlashBackend backend() const = 0;  // never kAuto
   virtual FlashStats stats() const = 0;
 };
 

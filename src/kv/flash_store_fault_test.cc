@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -22,12 +24,27 @@ using ::testing::HasSubstr;
 constexpr uint64_t kPayload = 40000;
 const uint64_t kBuffer = extent_buffer_bytes(kPayload);
 
-class FlashFault : public ::testing::Test {
+// The real file system, and the descriptor of the file made last.
+class Spy : public FileSystem {
+ public:
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    return real_file_system().open_read(path);
+  }
+  Result<std::unique_ptr<File>> create_scratch(const std::string& directory) override {
+    Result<std::unique_ptr<File>> file = real_file_system().create_scratch(directory);
+    if (file.ok()) last_descriptor = (*file)->descriptor();
+    return file;
+  }
+  int last_descriptor = -1;
+};
+
+class FlashFault : public ::testing::TestWithParam<FlashBackend> {
  protected:
-  FlashFault() : file_system_(make_fault_file_system(real_file_system(), plan_)) {}
+  FlashFault() : file_system_(make_fault_file_system(file_system_spy_, plan_)) {}
 
   Result<std::unique_ptr<FlashStore>> create() {
-    return FlashStore::create(*file_system_, directory_.path(), {42, {kPayload, kPayload}, 16});
+    return FlashStore::create(*file_system_, directory_.path(), {42, {kPayload, kPayload}, 16},
+                              {.backend = GetParam(), .queue_depth = 2});
   }
   // Creates the store; the file header has been write number 0.
   void open() {
@@ -49,25 +66,27 @@ class FlashFault : public ::testing::Test {
 
   const TempDirectory directory_;
   FaultPlan plan_;
+  Spy file_system_spy_;
   std::unique_ptr<FileSystem> file_system_;
   AlignedBuffer buffer_{kBuffer};
   std::unique_ptr<FlashStore> store_;
 };
 
-TEST_F(FlashFault, ReadThatFailsNamesThePlaceAndLaterReadsWork) {
+TEST_P(FlashFault, ReadThatFailsNamesThePlaceAndLaterReadsWork) {
   open();
   ASSERT_TRUE(write(1, 3).ok());
   plan_.fail_read_at = 0;
   const Status status = read(1, 3);
   EXPECT_EQ(status.code(), StatusCode::kIoError);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("layer 1, extent 3"), HasSubstr("Input/output error")));
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("layer 1, extent 3"), HasSubstr("Input/output error")));
   EXPECT_EQ(store_->stats().bytes_read, 0u);
   plan_.fail_read_at = FaultPlan::kNever;
   ASSERT_TRUE(read(1, 3).ok());
   EXPECT_TRUE(holds(1, 3));
 }
 
-TEST_F(FlashFault, WriteThatFailsLeavesTheOthersAlone) {
+TEST_P(FlashFault, WriteThatFailsLeavesTheOthersAlone) {
   open();
   ASSERT_TRUE(write(0, 0).ok());
   plan_.fail_write_at = 2;
@@ -79,7 +98,7 @@ TEST_F(FlashFault, WriteThatFailsLeavesTheOthersAlone) {
   EXPECT_TRUE(holds(0, 0));
 }
 
-TEST_F(FlashFault, FullDiskIsResourceExhaustedAndReadsStillWork) {
+TEST_P(FlashFault, FullDiskIsResourceExhaustedAndReadsStillWork) {
   open();
   plan_.disk_full_at = static_cast<int64_t>(kFlashBlock + 2 * kBuffer);
   EXPECT_TRUE(write(0, 0).ok());
@@ -97,7 +116,7 @@ void expect_damaged(const Status& status, const std::string& place) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr(place), HasSubstr("the flash copy is damaged")));
 }
 
-TEST_F(FlashFault, FlippedBitIsCorruptAndTheNextReadIsGood) {
+TEST_P(FlashFault, FlippedBitIsCorruptAndTheNextReadIsGood) {
   open();
   ASSERT_TRUE(write(1, 15).ok());
   plan_.flip_bit_in_read = 0;
@@ -106,7 +125,7 @@ TEST_F(FlashFault, FlippedBitIsCorruptAndTheNextReadIsGood) {
   EXPECT_TRUE(holds(1, 15));
 }
 
-TEST_F(FlashFault, TornWriteOverAnOlderExtentIsCorrupt) {
+TEST_P(FlashFault, TornWriteOverAnOlderExtentIsCorrupt) {
   open();
   ASSERT_TRUE(write(0, 4).ok());
   ASSERT_TRUE(write(0, 5).ok());  // so that the file does not end in the torn one
@@ -117,7 +136,7 @@ TEST_F(FlashFault, TornWriteOverAnOlderExtentIsCorrupt) {
   ASSERT_TRUE(read(0, 5).ok());
 }
 
-TEST_F(FlashFault, TornLastWriteIsAShortFile) {
+TEST_P(FlashFault, TornLastWriteIsAShortFile) {
   open();
   plan_.tear_write_at = 1;
   ASSERT_TRUE(write(0, 0).ok());
@@ -126,21 +145,21 @@ TEST_F(FlashFault, TornLastWriteIsAShortFile) {
   EXPECT_THAT(status.message(), HasSubstr("truncated"));
 }
 
-TEST_F(FlashFault, ExtentNeverWrittenIsCorrupt) {
+TEST_P(FlashFault, ExtentNeverWrittenIsCorrupt) {
   open();
   ASSERT_TRUE(write(0, 3).ok());
   expect_damaged(read(0, 2), "layer 0, extent 2");  // a hole
   expect_damaged(read(1, 2), "layer 1, extent 2");  // past the end
 }
 
-TEST_F(FlashFault, CreateReportsAFileThatCannotBeMade) {
+TEST_P(FlashFault, CreateReportsAFileThatCannotBeMade) {
   plan_.fail_create = true;
   const Status status = create().status();
   EXPECT_EQ(status.code(), StatusCode::kIoError);
   EXPECT_THAT(status.message(), HasSubstr(directory_.path()));
 }
 
-TEST_F(FlashFault, CreateReportsAHeaderThatCannotBeWritten) {
+TEST_P(FlashFault, CreateReportsAHeaderThatCannotBeWritten) {
   plan_.fail_write_at = 0;
   const Status failed = create().status();
   EXPECT_EQ(failed.code(), StatusCode::kIoError);
@@ -151,7 +170,7 @@ TEST_F(FlashFault, CreateReportsAHeaderThatCannotBeWritten) {
   EXPECT_TRUE(directory_.entries().empty());
 }
 
-TEST_F(FlashFault, GoesAwayCleanlyWhileEverythingFails) {
+TEST_P(FlashFault, GoesAwayCleanlyWhileEverythingFails) {
   std::vector<AlignedBuffer> buffers;
   for (int i = 0; i < 8; ++i) buffers.emplace_back(kBuffer);
   open();
@@ -161,6 +180,87 @@ TEST_F(FlashFault, GoesAwayCleanlyWhileEverythingFails) {
   for (int i = 4; i < 8; ++i) (void)store_->start_read(0, i, buffers[i].all());
   store_.reset();
 }
+
+TEST_P(FlashFault, ShortCallsAreFinished) {
+  open();
+  plan_.short_every = 3;  // one block of eleven
+  for (int64_t extent = 0; extent < 4; ++extent) ASSERT_TRUE(write(1, extent).ok());
+  EXPECT_GT(plan_.writes, 5) << "the header and four extents";
+  for (int64_t extent = 0; extent < 4; ++extent) {
+    const Status status = read(1, extent);
+    ASSERT_TRUE(status.ok()) << status.message();
+    EXPECT_TRUE(holds(1, extent));
+  }
+  EXPECT_GT(plan_.reads, 4);
+  EXPECT_EQ(store_->stats().reads, 4);
+  EXPECT_EQ(store_->stats().bytes_read, 4 * kBuffer);
+}
+
+TEST_P(FlashFault, InterruptedCallsAreRepeated) {
+  open();
+  for (const int error : {EINTR, EAGAIN}) {
+    plan_.write_error = plan_.read_error = error;
+    plan_.fail_write_at = plan_.writes.load();
+    ASSERT_TRUE(write(0, 7).ok());
+    plan_.fail_read_at = plan_.reads.load();
+    ASSERT_TRUE(read(0, 7).ok());
+    EXPECT_TRUE(holds(0, 7));
+    EXPECT_EQ(plan_.fail_read_at, FaultPlan::kNever) << "it was interrupted";
+  }
+}
+
+TEST_P(FlashFault, AnErrorAmidMany) {
+  std::vector<AlignedBuffer> buffers;
+  for (int i = 0; i < 8; ++i) buffers.emplace_back(kBuffer);
+  open();
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(write(0, i).ok());
+  plan_.read_error = ENOMEM;
+  plan_.fail_read_at = 3;
+  std::vector<FlashStore::Ticket> tickets;
+  for (int i = 0; i < 8; ++i) tickets.push_back(store_->start_read(0, i, buffers[i].all()));
+  int failed = 0;
+  for (int i = 0; i < 8; ++i) {
+    const Status status = store_->wait(tickets[i]);
+    if (status.ok()) {
+      EXPECT_TRUE(payload_matches(buffers[i].all(), kPayload, 0, i));
+    } else {
+      ++failed;
+      EXPECT_THAT(status.message(), HasSubstr("layer 0, extent " + std::to_string(i)));
+    }
+  }
+  EXPECT_EQ(failed, 1);
+}
+
+TEST_P(FlashFault, SlowDiskIsOnlySlow) {
+  open();
+  ASSERT_TRUE(write(0, 0).ok());
+  plan_.delay_us = 20000;
+  ASSERT_TRUE(read(0, 0).ok());
+  EXPECT_TRUE(holds(0, 0));
+  EXPECT_GT(store_->stats().stall_seconds, 0.01);
+  EXPECT_EQ(store_->stats().hits, 0);
+}
+
+// The file shrinks under us, to a block's end or amid one.
+TEST_P(FlashFault, TruncatedFileIsCorrupt) {
+  for (const off_t cut : {4096, 100}) {
+    open();
+    ASSERT_TRUE(write(0, 0).ok());
+    ASSERT_TRUE(write(1, 0).ok());
+    const uint64_t region_of_layer_1 = kFlashBlock + 16 * kBuffer;
+    ASSERT_EQ(ftruncate(file_system_spy_.last_descriptor,
+                        static_cast<off_t>(region_of_layer_1) + 8192 + cut),
+              0);
+    const Status status = read(1, 0);
+    expect_damaged(status, "layer 1, extent 0");
+    EXPECT_THAT(status.message(), HasSubstr("truncated"));
+    ASSERT_TRUE(read(0, 0).ok());
+    EXPECT_TRUE(holds(0, 0));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, FlashFault, ::testing::ValuesIn(available_backends()),
+                         BackendName());
 
 // A path below a regular file is one that not even root can write to.
 TEST(FlashStoreDirectory, OneThatCannotBeMadeIsAnErrorThatNamesIt) {

@@ -80,8 +80,26 @@ inline bool payload_matches(std::span<const std::byte> buffer, uint64_t bytes, i
   return true;
 }
 
-// The real file system behind a gate: while it is closed, reads and writes wait at the disk.
-class SlowFileSystem : public FileSystem {
+// What this build and kernel have; tests that promise something of the store promise it of each.
+inline std::vector<FlashBackend> available_backends() {
+  std::vector<FlashBackend> backends = {FlashBackend::kPool};
+  const TempDirectory directory;
+  const FlashStoreOptions options = {.backend = FlashBackend::kUring};
+  if (FlashStore::create(real_file_system(), directory.path(), {1, {100}, 1}, options).ok()) {
+    backends.push_back(FlashBackend::kUring);
+  }
+  return backends;
+}
+
+struct BackendName {
+  template <typename Info>
+  std::string operator()(const Info& info) const {
+    return flash_backend_name(info.param);
+  }
+};
+
+// The real file system behind a gate: while it is closed, reads and writes do not come back.
+class SlowFileSystem : public FileSystem, private IoHook {
  public:
   Result<std::unique_ptr<File>> open_read(const std::string& path) override {
     return real_file_system().open_read(path);
@@ -120,27 +138,37 @@ class SlowFileSystem : public FileSystem {
     GatedFile(std::unique_ptr<File> inner, SlowFileSystem& owner)
         : inner_(std::move(inner)), owner_(owner) {}
     Status read_at(uint64_t offset, std::span<std::byte> out) override {
-      owner_.pass('R');
-      return inner_->read_at(offset, out);
+      owner_.before(IoKind::kRead, out.size());
+      const Status status = inner_->read_at(offset, out);
+      owner_.after(IoKind::kRead, out);
+      return status;
     }
     Status write_at(uint64_t offset, std::span<const std::byte> data) override {
-      owner_.pass('W');
-      return inner_->write_at(offset, data);
+      owner_.before(IoKind::kWrite, data.size());
+      const Status status = inner_->write_at(offset, data);
+      owner_.after(IoKind::kWrite, {});
+      return status;
     }
     Result<uint64_t> size() override { return inner_->size(); }
     void drop_cache(uint64_t offset, uint64_t length) override {
       inner_->drop_cache(offset, length);
     }
     const std::string& name() const override { return inner_->name(); }
+    int descriptor() const override { return inner_->descriptor(); }
+    IoHook* hook() override { return &owner_; }
 
    private:
     std::unique_ptr<File> inner_;
     SlowFileSystem& owner_;
   };
 
-  void pass(char kind) {
+  Order before(IoKind kind, size_t) override {
+    const std::lock_guard lock(mutex_);
+    log_ += kind == IoKind::kRead ? 'R' : 'W';
+    return {};
+  }
+  void after(IoKind, std::span<std::byte>) override {
     std::unique_lock lock(mutex_);
-    log_ += kind;
     ++waiting_;
     changed_.wait(lock, [this] { return open_; });
     --waiting_;
