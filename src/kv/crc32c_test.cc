@@ -90,6 +90,20 @@ TEST(Crc32c, EveryLengthAndAlignment) {
   }
 }
 
+// Around the ends of the lanes that are computed side by side.
+TEST(Crc32c, LongLengths) {
+  const Bytes data = random_bytes(2 * 3 * 4096 + 3 * 256 + 30, 4);
+  for (const size_t lanes : {3 * 256, 6 * 256, 3 * 4096, 6 * 4096, 3 * 4096 + 3 * 256}) {
+    for (const size_t n : {lanes - 1, lanes, lanes + 1, lanes + 23}) {
+      for (const size_t from : {0, 3}) {
+        const auto part = std::span(data).subspan(from, n);
+        ASSERT_EQ(crc32c(part, 77), crc32c_table(part, 77)) << from << " " << n;
+        ASSERT_EQ(crc32c(part), slow_crc32c(part)) << from << " " << n;
+      }
+    }
+  }
+}
+
 TEST(Crc32c, ContinuesFromAnEarlierPart) {
   const Bytes data = random_bytes(1000, 2);
   const auto all = std::span<const std::byte>(data);
