@@ -3,127 +3,205 @@
 #include <algorithm>
 
 namespace tierkv {
+namespace {
+
+constexpr uint64_t kRingBytes = 4 << 20;
+constexpr uint64_t kLeastBuffers = 5, kMostBuffers = 12;
+
+uint64_t slot_bytes(const KvLayout& layout) {
+  return extent_buffer_bytes(layout.extent_pages * layout.largest_layer_page_bytes);
+}
+
+}  // namespace
+
+int ExtentStream::n_buffers(const KvLayout& layout) {
+  return static_cast<int>(std::clamp(kRingBytes / slot_bytes(layout), kLeastBuffers, kMostBuffers));
+}
 
 uint64_t ExtentStream::staging_bytes(const KvLayout& layout) {
-  return kBuffers * extent_buffer_bytes(layout.extent_pages * layout.largest_layer_page_bytes);
+  return static_cast<uint64_t>(n_buffers(layout)) * slot_bytes(layout);
 }
 
 Result<std::unique_ptr<ExtentStream>> ExtentStream::create(const KvLayout& layout,
                                                            MemoryBudget& budget,
-                                                           std::unique_ptr<FlashStore> store) {
-  std::unique_ptr<ExtentStream> stream(new ExtentStream(layout, std::move(store)));
-  for (int i = 0; i < kBuffers; ++i) {
+                                                           std::unique_ptr<FlashStore> store,
+                                                           FlashOverlap overlap) {
+  std::unique_ptr<ExtentStream> stream(new ExtentStream(layout, std::move(store), overlap));
+  std::vector<std::span<std::byte>> memory;
+  for (int i = 0; i < n_buffers(layout); ++i) {
     TIERKV_ASSIGN_OR_RETURN(Buffer buffer,
-                            Buffer::allocate(budget, MemoryKind::kStaging,
-                                             extent_buffer_bytes(layout.extent_pages *
-                                                                 layout.largest_layer_page_bytes)));
+                            Buffer::allocate(budget, MemoryKind::kStaging, slot_bytes(layout)));
+    memory.push_back(buffer.span<std::byte>());
     stream->buffers_.push_back(std::move(buffer));
-    stream->free_.push_back(i);
   }
+  stream->slots_.resize(memory.size());
+  stream->store_->register_buffers(memory);
   return stream;
 }
 
-ExtentStream::~ExtentStream() {
-  drain();
-  (void)finish_writes();
+ExtentStream::~ExtentStream() =
+    default;  // the store, which goes first, waits for what is at the disk
+
+std::span<std::byte> ExtentStream::buffer(const Slot& slot) {
+  Buffer& buffer = buffers_[&slot - slots_.data()];
+  return {buffer.data(), extent_buffer_bytes(layout_.extent_payload_bytes(slot.layer))};
+}
+
+size_t ExtentStream::count(Use use) const {
+  return std::count_if(slots_.begin(), slots_.end(), [&](const Slot& s) { return s.use == use; });
+}
+
+size_t ExtentStream::most_reads() const {
+  return slots_.size() - (writes_expected_ ? kWriteBuffers : 0);
+}
+
+// Never all, so that a read always finds a buffer.
+size_t ExtentStream::most_writes() const {
+  return extents_.empty() ? slots_.size() / 2 : kWriteBuffers;
+}
+
+ExtentStream::Slot* ExtentStream::find_read(int layer, int64_t extent) {
+  for (Slot& slot : slots_) {
+    if (slot.use == Use::kRead && slot.layer == layer && slot.extent == extent) return &slot;
+  }
+  return nullptr;
+}
+
+ExtentStream::Slot* ExtentStream::take_free() {
+  for (Slot& slot : slots_) {
+    if (slot.use == Use::kFree) return &slot;
+  }
+  return nullptr;
+}
+
+// A buffer whose content will not be asked for before the ring has gone round.
+ExtentStream::Slot* ExtentStream::take_stale() {
+  for (Slot& slot : slots_) {
+    if (slot.use != Use::kRead || distance(slot) < slots_.size()) continue;
+    if (!store_->done(slot.ticket)) continue;
+    store_->discard(slot.ticket);
+    slot.use = Use::kFree;
+    return &slot;
+  }
+  return nullptr;
+}
+
+// The buffer whose content will be asked for last.
+ExtentStream::Slot* ExtentStream::take_last() {
+  Slot* last = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.use == Use::kRead && (last == nullptr || distance(slot) > distance(*last))) {
+      last = &slot;
+    }
+  }
+  if (last == nullptr) return nullptr;
+  store_->discard(last->ticket);
+  last->use = Use::kFree;
+  return last;
+}
+
+ExtentStream::Position ExtentStream::after(Position position) const {
+  if (++position.index < extents_.size()) return position;
+  return {(position.layer + 1) % layout_.full_layers.size(), 0};
+}
+
+// How many will be asked for before it, up to the size of the ring.
+size_t ExtentStream::distance(const Slot& slot) const {
+  if (extents_.empty()) return slots_.size();
+  Position position = next_;
+  size_t distance = 0;
+  for (; distance < slots_.size(); ++distance, position = after(position)) {
+    const int layer = layout_.full_layers[position.layer];
+    if (layer == slot.layer && extents_[position.index] == slot.extent) break;
+  }
+  return distance;
 }
 
 void ExtentStream::set_extents(std::vector<int64_t> extents) {
-  const bool grows = extents.size() >= extents_.size() &&
-                     std::equal(extents_.begin(), extents_.end(), extents.begin());
-  if (!grows) drain();  // what is on its way may not be what will be asked for
   extents_ = std::move(extents);
-}
-
-std::span<std::byte> ExtentStream::buffer(int index, int layer) {
-  return {buffers_[index].data(), extent_buffer_bytes(layout_.extent_payload_bytes(layer))};
+  if (next_.index >= extents_.size()) next_ = {};
+  read_ahead();
 }
 
 Result<const std::byte*> ExtentStream::next(int layer, size_t index) {
-  if (held_ >= 0) free_.push_back(held_), held_ = -1;
-  const bool expected =
-      !in_flight_.empty() && in_flight_.front().layer == layer && in_flight_.front().index == index;
-  if (!expected) TIERKV_RETURN_IF_ERROR(restart(layer, index));
-  const Slot slot = in_flight_.front();
-  in_flight_.pop_front();
-  const Status status = store_->wait(slot.ticket);
-  if (!status.ok()) {
-    free_.push_back(slot.buffer);
-    return status;
-  }
-  held_ = slot.buffer;
-  read_ahead();
-  return buffers_[slot.buffer].data() + kFlashBlock;
-}
-
-Status ExtentStream::restart(int layer, size_t index) {
-  drain();
-  TIERKV_RETURN_IF_ERROR(finish_writes());
   const auto& layers = layout_.full_layers;
-  ahead_layer_ = std::find(layers.begin(), layers.end(), layer) - layers.begin();
-  ahead_index_ = index;
-  if (ahead_layer_ >= layers.size() || index >= extents_.size()) {
+  const size_t place = std::find(layers.begin(), layers.end(), layer) - layers.begin();
+  if (place == layers.size() || index >= extents_.size()) {
     return internal_error("asked for a flash extent that is not there");
   }
+  for (Slot& slot : slots_) {
+    if (slot.use == Use::kHeld) slot.use = Use::kFree;
+  }
+  next_ = {place, index};
+  Slot* slot = find_read(layer, extents_[index]);
+  if (slot == nullptr) {
+    slot = take_free();
+    if (slot == nullptr) slot = take_last();
+    if (slot == nullptr) return internal_error("the staging ring is full of writes");
+    start_read(*slot, layer, extents_[index]);
+  }
   read_ahead();
-  return {};
+  const Status status = store_->wait(slot->ticket);
+  slot->use = Use::kFree;
+  if (!status.ok()) {
+    drop_reads();
+    return status;
+  }
+  slot->use = Use::kHeld;
+  next_ = after(next_);
+  read_ahead();
+  return buffer(*slot).data() + kFlashBlock;
+}
+
+void ExtentStream::start_read(Slot& slot, int layer, int64_t extent) {
+  slot = {Use::kRead, layer, extent, 0};
+  slot.ticket = store_->start_read(layer, extent, buffer(slot));
 }
 
 void ExtentStream::read_ahead() {
-  while (!free_.empty() && !extents_.empty()) {
-    if (ahead_index_ >= extents_.size()) {
-      ahead_index_ = 0;
-      ahead_layer_ = (ahead_layer_ + 1) % layout_.full_layers.size();
-    }
-    const int layer = layout_.full_layers[ahead_layer_];
-    const int free = free_.front();
-    free_.pop_front();
-    const FlashStore::Ticket ticket =
-        store_->start_read(layer, extents_[ahead_index_], buffer(free, layer));
-    in_flight_.push_back({layer, ahead_index_, free, ticket});
-    ++ahead_index_;
+  if (!overlaps() || extents_.empty()) return;
+  const size_t all = extents_.size() * layout_.full_layers.size();
+  Position position = next_;
+  for (size_t i = 0; i < std::min(all, most_reads()); ++i, position = after(position)) {
+    const int layer = layout_.full_layers[position.layer];
+    const int64_t extent = extents_[position.index];
+    if (find_read(layer, extent) != nullptr) continue;
+    Slot* slot = take_stale();
+    if (slot == nullptr && count(Use::kRead) + count(Use::kHeld) < most_reads()) slot = take_free();
+    if (slot == nullptr) return;
+    start_read(*slot, layer, extent);
   }
 }
 
-// Reads that nobody will ask for: their outcome does not matter.
-void ExtentStream::drain() {
-  for (const Slot& slot : in_flight_) {
-    (void)store_->wait(slot.ticket);
-    free_.push_back(slot.buffer);
+void ExtentStream::drop_reads() {
+  for (Slot& slot : slots_) {
+    if (slot.use != Use::kRead) continue;
+    store_->discard(slot.ticket);
+    slot.use = Use::kFree;
   }
-  in_flight_.clear();
-  if (held_ >= 0) free_.push_back(held_), held_ = -1;
 }
 
-Result<std::byte*> ExtentStream::begin_write() {
-  drain();
-  if (free_.empty()) {
-    const Slot oldest = writes_.front();
-    writes_.pop_front();
-    free_.push_back(oldest.buffer);
-    TIERKV_RETURN_IF_ERROR(store_->wait(oldest.ticket));
-  }
-  writing_ = free_.front();
-  free_.pop_front();
-  return buffers_[writing_].data() + kFlashBlock;
+std::byte* ExtentStream::begin_write() {
+  if (writes_.size() >= most_writes()) return nullptr;
+  filling_ = take_free();
+  if (filling_ == nullptr) filling_ = take_stale();
+  return filling_ == nullptr ? nullptr : buffers_[filling_ - slots_.data()].data() + kFlashBlock;
 }
 
-Status ExtentStream::start_write(int layer, int64_t extent) {
-  const FlashStore::Ticket ticket = store_->start_write(layer, extent, buffer(writing_, layer));
-  writes_.push_back({layer, 0, writing_, ticket});
-  writing_ = -1;
-  return {};
+void ExtentStream::start_write(int layer, int64_t extent) {
+  *filling_ = {Use::kWrite, layer, extent, 0};
+  filling_->ticket = store_->start_write(layer, extent, buffer(*filling_));
+  writes_.push_back(filling_);
+  filling_ = nullptr;
 }
 
-Status ExtentStream::finish_writes() {
-  Status first;
-  for (const Slot& slot : writes_) {
-    const Status status = store_->wait(slot.ticket);
-    if (first.ok()) first = status;
-    free_.push_back(slot.buffer);
-  }
-  writes_.clear();
-  return first;
+std::optional<ExtentStream::Written> ExtentStream::next_written(bool wait) {
+  if (writes_.empty() || (!wait && !store_->done(writes_.front()->ticket))) return std::nullopt;
+  Slot& slot = *writes_.front();
+  writes_.pop_front();
+  Written written = {slot.layer, slot.extent, store_->wait(slot.ticket)};
+  slot.use = Use::kFree;
+  return written;
 }
 
 }  // namespace tierkv

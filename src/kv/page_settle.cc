@@ -12,6 +12,7 @@ Status PageTable::settle(const Plan& plan) {
   window_pages_ = plan.window_pages;
   tier1_pages_ = plan.tier1_pages;
   if (plan.flash && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
+  if (stream_ != nullptr) TIERKV_RETURN_IF_ERROR(writer_->wait_for_all());
   const int64_t end =
       std::max(std::min(n_pages() - window_pages_, n_final_tokens_ / kPageTokens), sink_pages_);
   const int64_t tier1_end = std::min(sink_pages_ + tier1_pages_, end);

@@ -77,10 +77,17 @@ Status PageTable::add_page() {
   }
 }
 
-// Exact, and with its original on flash if flash is in use.
+// Exact, and with its original on flash, or on its way there, if flash is in use.
 bool PageTable::movable(int64_t page) const {
   const Page& p = pages_[page];
-  return p.tier == PageTier::kExact && (stream_ == nullptr || p.on_flash);
+  return p.tier == PageTier::kExact &&
+         (stream_ == nullptr || p.on_flash || writer_->is_pending(page / layout_.extent_pages));
+}
+
+// Before a page leaves RAM: waits until flash has it, where flash is in use.
+Status PageTable::make_safe(int64_t page) {
+  if (stream_ == nullptr || pages_[page].on_flash) return {};
+  return writer_->wait_for(page / layout_.extent_pages);
 }
 
 // The oldest page that may leave: past the sinks, before the window, all its tokens final. -1:
@@ -99,6 +106,7 @@ Status PageTable::make_room() {
   if (!tier1_has_room && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
   const int64_t page = oldest_movable();
   if (page < 0) return resource_exhausted("no KV page can leave RAM");
+  TIERKV_RETURN_IF_ERROR(make_safe(page));
   if (tier1_has_room) return compress(page);
   drop_to_flash(page);
   update_extents();
@@ -146,10 +154,9 @@ void PageTable::encode_head(int64_t page, int layer, int kv_head, const std::byt
       codec_scratch_.data() + thread * align64(rotated_scratch_bytes(head_dim)));
 }
 
-Status PageTable::finish(int64_t n_tokens) {
+void PageTable::finish(int64_t n_tokens) {
   n_final_tokens_ = n_tokens;
-  if (stream_ != nullptr) TIERKV_RETURN_IF_ERROR(write_extents(n_tokens));
-  return {};
+  if (stream_ != nullptr) write_extents(n_tokens);
 }
 
 void PageTable::shrink(int64_t n_tokens) {
@@ -177,43 +184,52 @@ Status PageTable::start_flash() {
     layout.payload_bytes[layer] = layout_.extent_payload_bytes(layer);
   }
   layout.max_extents = flash_.max_tokens / (layout_.extent_pages * kPageTokens) + 2;
-  TIERKV_ASSIGN_OR_RETURN(std::unique_ptr<FlashStore> store,
-                          FlashStore::create(*flash_.file_system, flash_.directory, layout));
-  TIERKV_ASSIGN_OR_RETURN(stream_, ExtentStream::create(layout_, budget_, std::move(store)));
-  return write_extents(n_final_tokens_);
+  const FlashStoreOptions options = {flash_.backend, ExtentStream::n_buffers(layout_),
+                                     flash_.trace};
+  TIERKV_ASSIGN_OR_RETURN(
+      std::unique_ptr<FlashStore> store,
+      FlashStore::create(*flash_.file_system, flash_.directory, layout, options));
+  TIERKV_ASSIGN_OR_RETURN(stream_,
+                          ExtentStream::create(layout_, budget_, std::move(store), flash_.overlap));
+  writer_ = std::make_unique<ExtentWriter>(
+      layout_, *stream_,
+      [this](int64_t extent, int layer, std::byte* payload) {
+        fill_extent(extent, layer, payload);
+      },
+      [this](int64_t extent) { extent_is_written(extent); });
+  write_extents(n_final_tokens_);
+  return {};
 }
 
-Status PageTable::write_extents(int64_t n_tokens) {
+// Extents whose pages have all left RAM before flash came into use are left out.
+void PageTable::write_extents(int64_t n_tokens) {
   const int64_t n_whole = n_tokens / (layout_.extent_pages * kPageTokens);
-  while (next_extent_ < n_whole) TIERKV_RETURN_IF_ERROR(write_extent(next_extent_++));
-  return {};
+  for (; next_extent_ < n_whole; ++next_extent_) {
+    const Page* const first = &pages_[next_extent_ * layout_.extent_pages];
+    const auto exact = [](const Page& page) { return page.tier == PageTier::kExact; };
+    if (std::any_of(first, first + layout_.extent_pages, exact)) writer_->add(next_extent_);
+  }
+  writer_->pump();
 }
 
 // Pages that have left RAM before flash came into use are written as zeros and never read back.
-Status PageTable::write_extent(int64_t extent) {
-  const int64_t begin = extent * layout_.extent_pages;
-  const auto exact = [](const Page& page) { return page.tier == PageTier::kExact; };
-  if (std::none_of(&pages_[begin], &pages_[begin] + layout_.extent_pages, exact)) return {};
-  for (const int layer : layout_.full_layers) {
-    const uint64_t bytes = layout_.layer_page_bytes(layer);
-    TIERKV_RETURN_IF_ERROR(stream_->write(layer, extent, [&](std::byte* payload) {
-      for (int64_t i = 0; i < layout_.extent_pages; ++i) {
-        const Page& page = pages_[begin + i];
-        std::byte* to = payload + i * bytes;
-        if (exact(page)) {
-          std::memcpy(to, page.exact.data() + layout_.exact_offset[layer], bytes);
-        } else {
-          std::memset(to, 0, bytes);
-        }
-      }
-    }));
+void PageTable::fill_extent(int64_t extent, int layer, std::byte* payload) const {
+  const uint64_t bytes = layout_.layer_page_bytes(layer);
+  for (int64_t i = 0; i < layout_.extent_pages; ++i, payload += bytes) {
+    const Page& page = pages_[extent * layout_.extent_pages + i];
+    if (page.tier == PageTier::kExact) {
+      std::memcpy(payload, page.exact.data() + layout_.exact_offset[layer], bytes);
+    } else {
+      std::memset(payload, 0, bytes);
+    }
   }
-  TIERKV_RETURN_IF_ERROR(stream_->finish_writes());
+}
+
+void PageTable::extent_is_written(int64_t extent) {
   for (int64_t i = 0; i < layout_.extent_pages; ++i) {
-    Page& page = pages_[begin + i];
-    page.on_flash = exact(page);
+    Page& page = pages_[extent * layout_.extent_pages + i];
+    page.on_flash = page.tier == PageTier::kExact;
   }
-  return {};
 }
 
 void PageTable::update_extents() {

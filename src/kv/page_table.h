@@ -4,9 +4,10 @@
 //   page   0 .. sinks-1 | sinks .. | ..     | last window_pages
 //   tier   exact        | Tier-1   | Tier-2 | exact
 //
-// When flash is in use, every whole extent is written as soon as its tokens are final, so that
-// flash holds the float16 original of every token and leaving RAM costs nothing; a page leaves RAM
-// only when its extent has been written.
+// When flash is in use, every whole extent is written once its tokens are final, behind the work
+// that goes on, so that flash holds the float16 original of every token and leaving RAM costs
+// nothing; a page leaves RAM only when its extent is known to be written. What can't be written
+// stays in RAM, and is an error only where that room is needed.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "kv/extent_stream.h"
+#include "kv/extent_writer.h"
 #include "kv/kv_layout.h"
 #include "plan/plan.h"
 
@@ -33,6 +35,9 @@ struct FlashOptions {
   std::string directory;
   uint64_t model_hash = 0;
   int64_t max_tokens = 0;  // the file's regions are laid out for this many
+  FlashBackend backend = FlashBackend::kAuto;
+  FlashOverlap overlap = FlashOverlap::kOn;
+  Trace* trace = nullptr;
 };
 
 class PageTable {
@@ -51,7 +56,11 @@ class PageTable {
   // Room for `n_tokens` in all: adds exact pages, moving older ones on as the plan says.
   Status grow(int64_t n_tokens);
   // Tokens up to n_tokens are final: whole extents go to flash if it is in use.
-  Status finish(int64_t n_tokens);
+  void finish(int64_t n_tokens);
+  // Goes on with what is being written: to be called now and then.
+  void pump() {
+    if (writer_ != nullptr) writer_->pump();
+  }
   // Drops pages that grow() added beyond n_tokens.
   void shrink(int64_t n_tokens);
   // Forgets the tokens from n_tokens on. False, and nothing changes, once a page has left RAM or
@@ -91,6 +100,8 @@ class PageTable {
   uint64_t ram_bytes() const;
 
   FlashStats flash_stats() const { return stream_ ? stream_->stats() : FlashStats{}; }
+  // kAuto: not in use.
+  FlashBackend flash_backend() const { return stream_ ? stream_->backend() : FlashBackend::kAuto; }
 
  private:
   struct Page {
@@ -116,8 +127,10 @@ class PageTable {
   void encode_layer(int64_t page, int layer, const std::byte* exact_layer);
   void encode_head(int64_t page, int layer, int kv_head, const std::byte* exact, int thread);
   Status start_flash();
-  Status write_extents(int64_t n_tokens);
-  Status write_extent(int64_t extent);
+  Status make_safe(int64_t page);
+  void write_extents(int64_t n_tokens);
+  void fill_extent(int64_t extent, int layer, std::byte* payload) const;
+  void extent_is_written(int64_t extent);
   void update_extents();
 
   const KvLayout& layout_;
@@ -129,8 +142,9 @@ class PageTable {
   std::vector<Page> pages_;
   CompressedLayout compressed_;
   std::unique_ptr<ExtentStream> stream_;
+  std::unique_ptr<ExtentWriter> writer_;  // of stream_, there when it is
   std::vector<int64_t> extents_;
-  int64_t next_extent_ = 0;  // first that has not been written
+  int64_t next_extent_ = 0;  // first that the writer has not been given
   int64_t n_final_tokens_ = 0;
 
   int64_t max_exact_pages_ = INT64_MAX;

@@ -64,6 +64,7 @@ void TieredCache::shrink_window_pages() {
 
 Status TieredCache::attend(int layer, const float* q, const float* k, const float* v, float* out) {
   store(layer, k, v);
+  table_.pump();
   return attention_.attend(*this, layer, length_, chunk_, q, out);
 }
 
@@ -89,7 +90,8 @@ void TieredCache::store(int layer, const float* k, const float* v) {
 Status TieredCache::commit() {
   length_ += chunk_;
   chunk_ = 0;
-  return layout_.full_layers.empty() ? Status() : table_.finish(length_);
+  if (!layout_.full_layers.empty()) table_.finish(length_);
+  return {};
 }
 
 void TieredCache::abandon() {
@@ -159,6 +161,7 @@ TierReport TieredCache::report() const {
                               static_cast<double>(layout_.full_page_bytes);
   }
   report.flash = table_.flash_stats();
+  report.flash_backend = table_.flash_backend();
   return report;
 }
 

@@ -22,6 +22,7 @@ struct TierReport {
   uint64_t tier0_bytes = 0, tier1_bytes = 0, tier2_bytes = 0, staging_bytes = 0;
   double bits_per_element = 0;  // of K and V in Tier-1, scales included, mean over layers; 0: none
   FlashStats flash;
+  FlashBackend flash_backend = FlashBackend::kAuto;  // kAuto: flash is not in use
 };
 
 class TieredCache : public KvCache, private PageSource {
