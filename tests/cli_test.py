@@ -9,10 +9,13 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -22,6 +25,11 @@ SMOL = str(MODELS / "smollm2-135m-instruct-q4_1.gguf")
 GEMMA = str(MODELS / "gemma-3-270m-q4_k_m.gguf")
 ORACLE = pathlib.Path(__file__).parent / "oracle"
 MIB = 1 << 20
+
+
+# No test reads or writes the history of whoever runs it, nor another run's.
+STATE = tempfile.TemporaryDirectory()
+os.environ["XDG_STATE_HOME"] = STATE.name
 
 
 def tierkv(*arguments, stdin=None, **extra):
@@ -427,6 +435,171 @@ class Bench(Case):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
         self.assertEqual(process.returncode, 130)
+
+
+class History(Case):
+    FRUIT, STORY = "Name one fruit. Answer with one word.", "Tell me a long story about the sea."
+
+    def setUp(self):
+        super().setUp()
+        self.file = self.tmp / "state" / "history.db"
+
+    def ask(self, prompt, *arguments, n=40):
+        return run_json("-p", prompt, "-n", n, "--history", self.file, *arguments)
+
+    def history(self, *arguments, **extra):
+        process = tierkv("history", *arguments, "--history", self.file, **extra)
+        self.assertEqual(process.returncode, 0, process.err)
+        return process
+
+    def rows(self, *arguments):
+        return [json.loads(line) for line in self.history("export", *arguments).out.splitlines()]
+
+    def test_learns_and_predicts(self):
+        first = self.ask(self.FRUIT)["prediction"]
+        self.assertEqual((first["tokens"], first["source"], first["planned"]), (40, "default", 40))
+        lengths = {self.FRUIT: first["actual"]}
+        lengths[self.STORY] = self.ask(self.STORY)["prediction"]["actual"]
+        self.assertLess(lengths[self.FRUIT], 30)
+        self.assertEqual(lengths[self.STORY], 40)
+        for _ in range(3):
+            for prompt in lengths:
+                self.ask(prompt)
+        for prompt, length in lengths.items():
+            prediction = self.ask(prompt)["prediction"]
+            self.assertEqual(prediction, {"tokens": length, "planned": length, "actual": length,
+                                          "source": prediction["source"]})
+            self.assertIn("neighbours", prediction["source"])
+        self.assertEqual(self.ask(self.STORY, n=20)["prediction"]["tokens"], 20)  # -n bounds it
+        given = self.ask(self.STORY, "--expect", 33)["prediction"]
+        self.assertEqual((given["tokens"], given["source"]), (33, "--expect"))
+        self.assertIn("neighbours)", tierkv("run", "-m", SMOL, "-p", self.FRUIT, "-n", 9, "--temp", 0, "--history",
+                                            self.file).err)
+
+    def test_the_answer_does_not_depend_on_it(self):
+        document = self.text("policy", 6000)
+        texts = [run_json("-f", document, "-p", "Go on.", "-n", 24, "--ram", "170M", "--flash", self.flash, *more)["tokens"]
+                 for more in (["--no-history"], ["--history", self.file])]
+        self.assertEqual(texts[0], texts[1])
+
+    def test_what_is_recorded(self):
+        out = self.ask(self.FRUIT)
+        self.ask(self.STORY, n=5)
+        self.ask(self.STORY, "--ignore-eos", n=5)  # no answer of the model's
+        self.ask(self.STORY, n=0)
+        tierkv("run", "-m", SMOL, "-p", self.STORY, "-n", 5, "--no-history")
+        rows = self.rows("--fingerprints")
+        self.assertEqual([(row["output_n"], row["stop"], row["cut_off"]) for row in rows],
+                         [(out["timings"]["predicted_n"], "stop", False), (5, "length", True)])
+        self.assertEqual(rows[0]["prompt_n"], out["timings"]["prompt_n"])
+        self.assertAlmostEqual(sum(x * x for x in rows[0]["fingerprint"]), 1, 2)
+        self.assertNotIn("fingerprint", self.rows()[0])
+        self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(self.file.parent.stat().st_mode & 0o777, 0o700)
+        self.assertNotIn(b"fruit", self.file.read_bytes())  # no text
+
+    def test_chat_learns_every_turn(self):
+        process = tierkv("chat", "-m", SMOL, "--temp", 0, "-n", 12, "--history", self.file,
+                         stdin=b"Hello.\nWho are you?\n/tiers\n")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(len(self.rows()), 2)
+        self.assertIn("expected 4096 tokens of answer (default)", process.err)
+
+    def test_show_and_clear(self):
+        self.assertIn("no requests yet", self.history("show").err)
+        self.assertFalse(self.file.exists())
+        for _ in range(2):
+            self.ask(self.FRUIT)
+        shown = self.history("show", "-n", 1).out
+        self.assertIn("and 1 earlier ones", shown)
+        self.assertIn("2 requests", shown)
+        self.assertIn(time.strftime("%Y-%m-", time.gmtime()), shown)
+        model = self.rows()[0]
+        self.assertIn("0 requests", self.history("show", "--model", "another").out)
+        self.refused("history", "clear", "--history", self.file, says="--yes")
+        self.assertIn("0 requests forgotten", self.history("clear", "--yes", "--model", "another").out)
+        self.assertIn("2 requests forgotten", self.history("clear", "--yes", "--model", model["model"]).out)
+        self.assertEqual(self.rows(), [])
+        self.refused("history", says="subcommand")
+
+    def test_a_corrupt_file_costs_the_history_only(self):
+        self.file.parent.mkdir()
+        self.file.write_bytes(b"no database" * 1000)
+        process = tierkv("run", "-m", SMOL, "-p", "Hi.", "-n", 2, "--history", self.file)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("corrupt", process.err)
+        aside = [path for path in self.file.parent.iterdir() if ".corrupt-" in path.name]
+        self.assertEqual([path.read_bytes() for path in aside], [b"no database" * 1000])
+        self.assertIn(str(aside[0]), process.err)
+        self.assertEqual(len(self.rows()), 1)
+        # One that breaks while it is in use: the row goes to a new file.
+        with open(self.file, "r+b") as file:
+            file.seek(4096)
+            file.write(b"\xff" * 4096)
+        process = tierkv("run", "-m", SMOL, "-p", "Hi.", "-n", 2, "--history", self.file)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("corrupt", process.err)
+        self.assertEqual(len(self.rows()), 1)
+
+    def test_a_place_that_does_not_serve_costs_the_history_only(self):
+        blocker = self.tmp / "file"
+        blocker.write_text("in the way")
+        foreign = self.tmp / "foreign.db"
+        with sqlite3.connect(foreign) as db:
+            db.execute("CREATE TABLE letters (text)")
+        for path in (blocker / "history.db", "/proc/no/history.db", foreign):
+            process = tierkv("run", "-m", SMOL, "-p", "Hi.", "-n", 2, "--history", path, "--json")
+            self.assertEqual(process.returncode, 0, process.err)
+            self.assertIn("no history is kept", process.err)
+            self.assertEqual(json.loads(process.out)["prediction"]["source"], "default")
+        self.refused("history", "show", "--history", foreign, says="another program")
+        self.refused("run", "-m", SMOL, "-p", "x", "--no-history", "--history", self.file, says="--no-history")
+
+    def test_many_processes_at_once(self):
+        failed = []
+
+        def worker():
+            for _ in range(10):
+                process = tierkv("run", "-m", SMOL, "-p", "Hi.", "-n", 1, "-t", 1, "--history", self.file)
+                if process.returncode != 0 or "history" in process.err.replace("(history)", ""):
+                    failed.append(process.err)
+        threads = [threading.Thread(target=worker) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+        self.assertEqual(len(self.rows()), 40)
+
+    def test_a_wrong_prediction_never_fails_what_was_accepted(self):
+        """Without flash, an answer as long as was accepted fits although a short one was predicted."""
+        document = self.text("policy", 9000)
+        arguments = ("run", "-m", SMOL, "-f", document, "-p", "Go on.", "--temp", 0, "--json", "--history", self.file)
+        short = tierkv(*arguments, "-n", 2)  # its fingerprint is this prompt's; the answer is cut off at 2
+        self.assertEqual(short.returncode, 0, short.err)
+        with sqlite3.connect(self.file) as db:  # as if the model had ended there, often
+            db.execute("UPDATE request SET stop = 'stop'")
+            for _ in range(9):
+                db.execute("INSERT INTO request (model, model_name, fingerprint, prompt_tokens, output_tokens, stop, "
+                           "time) SELECT model, model_name, fingerprint, prompt_tokens, output_tokens, stop, time FROM "
+                           "request LIMIT 1")
+        for place in (["--no-flash"], ["--flash", "/proc/no/flash"]):
+            least = tierkv(*arguments, "-n", 400, "--ram", "100M", *place).err.split("give at least --ram ")[1].split()[0]
+            process = tierkv(*arguments, "-n", 400, "--ram", least.rstrip(".;"), "--ignore-eos", *place)
+            if place[0] == "--flash" and process.returncode != 0:
+                self.assertIn("/proc/no/flash", process.err)  # needed for the prompt itself
+                continue
+            out = json.loads(process.out)
+            self.assertEqual((out["stop"], out["prediction"]["tokens"]), ("length", 2), process.err)
+            self.assertEqual(out["prediction"]["planned"], 400)
+
+    def test_eval_and_bench_do_not_use_it(self):
+        state = pathlib.Path(STATE.name) / "tierkv"
+        shutil.rmtree(state, ignore_errors=True)
+        tierkv("bench", "-m", SMOL, "-p", 8, "-n", 2, "-r", 1, "--no-roofs")
+        tierkv("eval", "-m", SMOL, "-f", self.text("policy", 900), "--prefix", 64, "--tokens", 16)
+        self.assertFalse(state.exists())
+        self.refused("eval", "-m", SMOL, "-f", self.text("policy", 900), "--no-history", says="--no-history")
 
 
 class Oracle(Case):

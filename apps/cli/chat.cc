@@ -25,6 +25,7 @@ class Chat {
   Chat(Engine& engine, const ChatFlags& flags) : engine_(engine), flags_(flags) {}
 
   Status start() {
+    history_ = flags_.generation.open_history(engine_);
     if (!flags_.system.empty()) messages_.push_back({"system", flags_.system});
     if (flags_.file.empty()) return {};
     TIERKV_ASSIGN_OR_RETURN(document_, read_text(flags_.file));
@@ -73,6 +74,7 @@ class Chat {
                                        },
                                        &interrupted()));
     std::cout << std::endl;
+    print_note(history_.get());
     if (!last_.stop_detail.empty()) std::cerr << "stopped: " << last_.stop_detail << std::endl;
     return {};
   }
@@ -102,6 +104,10 @@ class Chat {
     options.request.n_prompt = n_prompt;
     options.request.n_expected =
         flags_.generation.expect > 0 ? flags_.generation.expect : kDefaultConversation;
+    flags_.generation.use_history(history_.get(), options);
+    // More turns follow the first answer.
+    options.least_predicted = options.request.n_expected;
+    options.most_predicted = INT64_MAX;
     TIERKV_RETURN_IF_ERROR(Session::check_fits(engine_, options));
     if (!engine_.loaded()) TIERKV_RETURN_IF_ERROR(load_with_progress(engine_, &interrupted()));
     TIERKV_ASSIGN_OR_RETURN(session_, Session::create(engine_, options));
@@ -118,6 +124,7 @@ class Chat {
   const ChatFlags& flags_;
   std::string document_;
   std::vector<ChatMessage> messages_;
+  std::unique_ptr<History> history_;
   std::unique_ptr<Session> session_;
   Generation last_;
 };

@@ -10,5 +10,6 @@ void add_chat(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_history(CLI::App& app, int& exit_code);
 
 }  // namespace tierkv::cli

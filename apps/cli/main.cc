@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   tierkv::cli::add_inspect(app, exit_code);
   tierkv::cli::add_eval(app, exit_code);
   tierkv::cli::add_bench(app, exit_code);
+  tierkv::cli::add_history(app, exit_code);
   tierkv::cli::install_interrupt_handler();
   try {
     app.parse(argc, argv);

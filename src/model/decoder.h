@@ -39,6 +39,11 @@ class Decoder {
 
   // Logits [n_rows, n_vocab] of rows [row, row + n_rows) of the last chunk.
   void logits(int64_t row, int64_t n_rows, float* out);
+  // Rows of the last chunk after the output norm, [n_rows, n_embd]: what logits are products of.
+  void hidden(int64_t row, int64_t n_rows, float* out);
+  // Of such rows, at most a chunk of them, the logits [n_rows, n] of tokens [first, first + n), to
+  // the bit those of logits(). `first` is a multiple of kPanelRows.
+  void logits_of(const float* hidden, int64_t n_rows, int64_t first, int64_t n, float* out);
 
  private:
   struct Scratch;
@@ -52,6 +57,7 @@ class Decoder {
   void project_qkv(int index, int64_t n_tokens);
   void add_residual(const float* post_norm, int64_t n_tokens);
   void feed_forward(int index, int64_t n_tokens);
+  void cap_logits(int64_t n, float* logits) const;
 
   const ModelSpec& spec_;
   const Weights& weights_;

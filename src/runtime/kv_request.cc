@@ -165,6 +165,17 @@ int64_t prefill_pages(const KvLayout& layout, const PlanInput& input) {
   return static_cast<int64_t>((input.ram_bytes - input.fixed_bytes) / layout.full_page_bytes);
 }
 
+int64_t exact_page_limit(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
+                         const Plan& plan) {
+  const int64_t planned = plan.sink_pages + plan.window_pages;
+  const bool may_be_exact = !request.kv.forced || *request.kv.forced == ForcedLayout::kExact;
+  if (plan.tier1_pages > 0 || plan.flash || input.flash_in_use || !may_be_exact) return planned;
+  constexpr int64_t kMost = int64_t{1} << 40;  // far past every use, far from overflow
+  const int64_t all = std::min(prefill_pages(layout, input), kMost);
+  // Should flash come into use after all, an extent waits in RAM until it is whole.
+  return std::max(planned, input.flash_allowed ? all - input.extent_pages : all);
+}
+
 Status check_prefill(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
                      int64_t chunk) {
   const int64_t available = prefill_pages(layout, input);

@@ -49,6 +49,11 @@ Result<Plan> plan_request(const KvRequest& request, const PlanInput& input);
 // Exact pages that may be in RAM while the prompt is read.
 int64_t prefill_pages(const KvLayout& layout, const PlanInput& input);
 
+// Exact pages that may be in RAM once the prompt has been read: the plan's; where it keeps all of
+// them exact, as many as there is RAM for, should the answer become longer than expected.
+int64_t exact_page_limit(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
+                         const Plan& plan);
+
 // OK when the prompt can be read in chunks of `chunk` tokens: its exact pages fit in RAM, or flash
 // may take those that don't. Else kResourceExhausted.
 Status check_prefill(const KvLayout& layout, const KvRequest& request, const PlanInput& input,

@@ -53,8 +53,8 @@ Result<Plan> Session::plan_anew(PlanInput& input) const {
 
 // Never an error because of the plan: what doesn't fit goes to flash, as the plan before has it.
 Status Session::extend_plan() {
-  const int64_t expected = std::max(options_.request.n_expected, kLeastExtension);
-  options_.request.n_expected = 2 * expected;
+  const int64_t expected = std::max(expected_output_, kLeastExtension);
+  expected_output_ = 2 * expected;
   plan_input_.total_tokens = std::min(length() + expected, n_context_);
   if (options_.request.kv.forced) return {};
   PlanInput input = plan_input_;
@@ -67,8 +67,15 @@ Status Session::extend_plan() {
     if (gain * static_cast<double>(expected) < encoding_seconds(input, *plan)) plan = same;
   }
   ++n_replans_;
-  TIERKV_RETURN_IF_ERROR(cache_->settle(*plan));
-  plan_ = std::move(*plan);
+  return adopt(std::move(*plan), std::move(input));
+}
+
+// Moves every token to where `plan`, which was made from `input`, has it.
+Status Session::adopt(Plan plan, PlanInput input) {
+  TIERKV_RETURN_IF_ERROR(cache_->settle(plan));
+  cache_->set_exact_limit(exact_page_limit(engine_.kv_layout(), options_.request, input, plan));
+  plan_input_ = std::move(input);
+  plan_ = std::move(plan);
   return {};
 }
 
@@ -84,15 +91,14 @@ Status Session::set_ram_budget(uint64_t bytes) {
     return {};
   }
   Result<Plan> made = plan_anew(input);
-  if (!made.ok()) return too_small(bytes, tierkv::least_ram(input) - input.ram_bytes, made.status());
+  if (!made.ok())
+    return too_small(bytes, tierkv::least_ram(input) - input.ram_bytes, made.status());
   Plan plan = std::move(*made);
   const bool more = bytes > engine_.budget().limit();
   if (more) engine_.budget().set_limit(bytes);
   ++n_replans_;
-  const Status settled = cache_->settle(plan);
+  const Status settled = adopt(std::move(plan), std::move(input));
   if (!more) engine_.budget().set_limit(bytes);
-  plan_input_ = std::move(input);
-  plan_ = std::move(plan);
   return settled;
 }
 

@@ -23,6 +23,9 @@ uint64_t fixed_scratch(Engine& engine, const SessionOptions& options, int64_t ch
   return Decoder::scratch_bytes(engine.spec(), chunk, n_threads, options.activations) +
          TieredAttention::scratch_bytes(engine.kv_layout(), chunk, n_threads) +
          buffer_footprint(engine.spec().n_vocab * sizeof(float)) +
+         (options.history != nullptr
+              ? PromptFingerprint::scratch_bytes(engine.spec(), options.fingerprint)
+              : 0) +
          PageTable::codec_scratch_bytes(engine.kv_layout(), n_threads);
 }
 
@@ -131,6 +134,11 @@ Status Session::allocate() {
                                   engine_.pool(), chunk_, std::move(flash), options_.attention));
   TIERKV_ASSIGN_OR_RETURN(logits_, Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
                                                     engine_.spec().n_vocab * sizeof(float)));
+  if (options_.history != nullptr) {
+    TIERKV_ASSIGN_OR_RETURN(fingerprint_, PromptFingerprint::create(
+                                              options_.fingerprint, engine_.spec(), *decoder_,
+                                              engine_.kernels(), engine_.pool(), engine_.budget()));
+  }
   plan_input_ = make_plan_input(engine_.kv_layout(), options_.request,
                                 kv_ram(engine_.budget().limit()), chunk_);
   cache_->set_exact_limit(prefill_pages(engine_.kv_layout(), plan_input_));
@@ -158,6 +166,7 @@ Status Session::read(std::span<const int32_t> tokens, const PrefillProgress& pro
   const double start = now();
   const int64_t total = static_cast<int64_t>(todo.size());
   const int64_t at_once = settled_ ? std::min(chunk_, kLaterChunk) : chunk_;
+  if (fingerprint_ != nullptr) fingerprint_->begin(total);
   for (int64_t done = 0; done < total;) {
     const int64_t n = std::min(at_once, total - done);
     const std::span<const int32_t> chunk(todo.data() + done, static_cast<size_t>(n));
@@ -165,8 +174,13 @@ Status Session::read(std::span<const int32_t> tokens, const PrefillProgress& pro
     tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
     done += n;
     if (progress) progress(done, total);
-    if (done == total) decoder_->logits(n - 1, 1, logits_.as<float>());
+    if (fingerprint_ != nullptr) {
+      fingerprint_->take(n, logits_.as<float>());
+    } else if (done == total) {
+      decoder_->logits(n - 1, 1, logits_.as<float>());
+    }
   }
+  n_unanswered_ = total;
   timings_.prompt_n += total;
   timings_.prompt_seconds += now() - start;
   return {};
@@ -176,17 +190,6 @@ bool Session::rewind(int64_t n_tokens) {
   if (!cache_->rewind(n_tokens)) return false;
   tokens_.resize(n_tokens);
   return true;
-}
-
-// Plans with the prompt's real length, and moves its tokens to their tiers.
-Status Session::settle() {
-  plan_input_.total_tokens =
-      std::min(length() + std::max<int64_t>(options_.request.n_expected, 1), n_context_);
-  plan_input_.flash_in_use = cache_->uses_flash();
-  TIERKV_ASSIGN_OR_RETURN(plan_, plan_request(options_.request, plan_input_));
-  TIERKV_RETURN_IF_ERROR(cache_->settle(plan_));
-  settled_ = true;
-  return {};
 }
 
 Result<Generation> Session::generate(const GenerateOptions& options, const TextCallback& on_text,
@@ -238,6 +241,7 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
   emit(stream.flush(), -1);
   timings_.predicted_n += static_cast<int64_t>(result.tokens.size());
   timings_.predicted_seconds += now() - start;
+  if (fingerprint_ != nullptr && !options.ignore_eos && options.max_tokens != 0) learn(result);
   return result;
 }
 

@@ -14,7 +14,9 @@
 #include "kv/tiered_cache.h"
 #include "model/decoder.h"
 #include "runtime/engine.h"
+#include "runtime/history.h"
 #include "runtime/kv_request.h"
+#include "runtime/prompt_fingerprint.h"
 #include "runtime/sampler.h"
 
 namespace tierkv {
@@ -26,6 +28,11 @@ struct SessionOptions {
   uint64_t kv_ram_bytes = MemoryBudget::kUnlimited;  // most for KV, within the budget: measurement
   Activations activations = Activations::kInt8;
   AttentionMath attention = AttentionMath::kBf16;
+  History* history = nullptr;  // learns from every answer; null: off. Must outlive the session
+  FingerprintRule fingerprint = FingerprintRule::kTail;
+  bool expected_given = false;  // request.n_expected is what the user says: nothing is predicted
+  int64_t least_predicted = 1;  // bounds of a prediction
+  int64_t most_predicted = INT64_MAX;
 };
 
 // Tokens read so far and in all.
@@ -66,8 +73,8 @@ class Session {
   // The least --ram with which check_fits succeeds.
   static uint64_t least_ram(Engine& engine, const SessionOptions& options);
 
-  // Reads tokens after those so far. The first call plans and settles at its end. On an error or
-  // cancellation the tokens that were committed stay.
+  // Reads tokens after those so far. The first call plans and settles at its end, for an answer as
+  // long as the history predicts. On an error or cancellation the tokens that were committed stay.
   Status prefill(std::span<const int32_t> tokens, const PrefillProgress& progress = {},
                  const std::atomic<bool>* cancel = nullptr);
   // The reading alone, of a prompt that goes on: measurement.
@@ -100,6 +107,10 @@ class Session {
   int64_t n_replans() const { return n_replans_; }  // how often the plan was made anew
   TierReport tiers() const { return cache_->report(); }
   const Timings& timings() const { return timings_; }
+  // What was expected of the first answer once its prompt had been read, and what was planned for:
+  // request.n_expected where a plan for the prediction would not do.
+  const Prediction& prediction() const { return prediction_; }
+  int64_t planned_output() const { return planned_output_; }
   const std::string& flash_directory() const { return options_.request.flash_directory; }
   // Keeps every further token exact in RAM, beyond the plan: evaluation.
   void hold_new_tokens() { cache_->set_exact_limit(INT64_MAX); }
@@ -107,11 +118,17 @@ class Session {
  private:
   Session(Engine& engine, const SessionOptions& options) : engine_(engine), options_(options) {}
   Status allocate();
+  void predict();
   Status settle();
   // replan.cc
   uint64_t kv_ram(uint64_t limit) const;
   Result<Plan> plan_anew(PlanInput& input) const;
   Status extend_plan();
+  Status adopt(Plan plan, PlanInput input);
+  Status settle_for(int64_t n_expected);
+  uint64_t history_key() const;
+  bool flash_works();
+  void learn(const Generation& answer);
 
   Engine& engine_;
   SessionOptions options_;
@@ -124,6 +141,11 @@ class Session {
   Plan plan_;
   bool settled_ = false;
   int64_t n_replans_ = 0;
+  std::unique_ptr<PromptFingerprint> fingerprint_;  // with a history
+  Prediction prediction_;
+  int64_t planned_output_ = 0;
+  int64_t expected_output_ = 0;  // by the last plan
+  int64_t n_unanswered_ = 0;     // tokens of the prompt that awaits its answer
   std::vector<int32_t> tokens_;  // all so far
   Timings timings_;
 };
