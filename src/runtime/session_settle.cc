@@ -60,10 +60,8 @@ Status Session::settle_for(int64_t n_expected) {
       !flash_works()) {
     return resource_exhausted("flash is not there for an answer that is longer than predicted");
   }
-  TIERKV_RETURN_IF_ERROR(cache_->settle(plan));
-  cache_->set_exact_limit(exact_pages);
-  plan_ = std::move(plan);
-  planned_output_ = n_expected;
+  TIERKV_RETURN_IF_ERROR(adopt(std::move(plan), std::move(input)));
+  planned_output_ = expected_output_ = n_expected;
   settled_ = true;
   return {};
 }
