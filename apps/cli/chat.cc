@@ -110,6 +110,7 @@ class Chat {
     options.most_predicted = INT64_MAX;
     TIERKV_RETURN_IF_ERROR(Session::check_fits(engine_, options));
     if (!engine_.loaded()) TIERKV_RETURN_IF_ERROR(load_with_progress(engine_, &interrupted()));
+    flags_.kv.set_costs(engine_, options.request);
     TIERKV_ASSIGN_OR_RETURN(session_, Session::create(engine_, options));
     return {};
   }

@@ -84,6 +84,9 @@ Status execute(const EvalFlags& flags) {
     if (!out) return io_error("cannot write " + flags.dump_tokens);
   }
   TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
+  KvRequest with_costs = request;
+  flags.kv.set_costs(*engine, with_costs);
+  options.costs = with_costs.costs;
   Progress progress("evaluating", "tokens");
   TIERKV_ASSIGN_OR_RETURN(const EvalResult result,
                           evaluate(*engine, ids, options, [&](int64_t done, int64_t total) {

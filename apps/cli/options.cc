@@ -42,6 +42,18 @@ void KvFlags::add_to(CLI::App& app) {
       "--flash", flash,
       "directory for KV that RAM does not hold (default: " + default_flash_directory() + ")");
   app.add_flag("--no-flash", no_flash, "never write KV to flash");
+  app.add_option("--costs", costs,
+                 "what decoding costs on this device, for the planner: auto (measured once, then "
+                 "kept), measure (anew), default (fixed figures)")
+      ->check(CLI::IsMember({"auto", "measure", "default"}))
+      ->capture_default_str();
+}
+
+void KvFlags::set_costs(Engine& engine, KvRequest& request) const {
+  if (costs == "default" || request.kv.forced) return;
+  const bool flash_may_be_used = engine.budget().limit() != MemoryBudget::kUnlimited;
+  const std::string& directory = flash_may_be_used ? request.flash_directory : std::string();
+  request.costs = device_costs(engine, directory, costs == "measure");
 }
 
 Result<KvRequest> KvFlags::request() const {

@@ -25,11 +25,13 @@ struct ModelFlags {
 };
 
 struct KvFlags {
-  std::string kv, quality = "balanced", flash;
+  std::string kv, quality = "balanced", flash, costs = "auto";
   bool no_flash = false;
 
   void add_to(CLI::App& app);
   Result<KvRequest> request() const;
+  // What decoding costs here, for `request`, as --costs says; the engine is loaded.
+  void set_costs(Engine& engine, KvRequest& request) const;
 };
 
 struct GenerationFlags {

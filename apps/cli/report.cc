@@ -78,6 +78,7 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
         {"flash", plan.flash},
         {"n_replans", session.n_replans()},
         {"predicted_kld", plan.kld},
+        {"predicted_ms_per_token", plan.seconds_per_token * 1e3},
         {"predicted_kv_bytes", plan.ram_bytes}}},
       {"tiers",
        {{"n_exact", tiers.n_exact},

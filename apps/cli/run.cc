@@ -53,6 +53,7 @@ Status execute(const RunFlags& flags) {
   flags.generation.use_history(history.get(), options);
   TIERKV_RETURN_IF_ERROR(Session::check_fits(*engine, options));
   TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
+  flags.kv.set_costs(*engine, options.request);
   TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
                           Session::create(*engine, options));
   {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
@@ -46,6 +47,9 @@ class Weights {
   const float* output_norm = nullptr;  // [n_embd]
   const float* rope_freqs = nullptr;   // [head_dim / 2] or null
   std::vector<LayerWeights> layers;
+
+  // All of the above, packed.
+  std::span<const std::byte> memory() const { return {memory_.data(), memory_.size()}; }
 
  private:
   Buffer memory_;

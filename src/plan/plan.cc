@@ -65,7 +65,7 @@ Status validate(const PlanInput& in) {
   if (in.flash_allowed && !flash_makes_sense) {
     return invalid_argument("the speed of flash must be a positive number of bytes a second");
   }
-  if (!(in.kld_budget >= 0) || !is_amount(in.overlap_seconds) ||
+  if (!(in.kld_budget >= 0) || !is_amount(in.overlap_seconds) || !is_amount(in.step_seconds) ||
       !std::all_of(in.heads.begin(), in.heads.end(), valid_head)) {
     return invalid_argument("KLD and seconds must be numbers that are not negative");
   }
@@ -145,7 +145,7 @@ Plan to_plan(const PlanInput& in, const Split& split, const Assignment& codecs) 
   plan.n_exact = in.total_tokens - plan.n_compressed - plan.n_offloaded;
   plan.ram_bytes = split.ram_bytes;
   plan.kld = split.kld;
-  plan.seconds_per_token = split.seconds;
+  plan.seconds_per_token = in.step_seconds + split.seconds;
   return plan;
 }
 

@@ -55,6 +55,7 @@ struct PlanInput {
   bool flash_allowed = true;
   double flash_bytes_per_second = 1e9;
   double overlap_seconds = 0;   // of flash reads a step that computation hides
+  double step_seconds = 0;      // of a step without attention
   std::vector<PlanHead> heads;  // layer by layer
   // When a plan is made anew: pages of Tier-1 whose float16 originals are gone. They stay there,
   // whatever it costs, and so do the codecs (one per element of heads).

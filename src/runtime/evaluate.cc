@@ -60,6 +60,7 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
     if (options.n_expected > 0) session.request.n_expected = options.n_expected;
   }
   session.request.kld_budget = options.kld_budget;
+  session.request.costs = options.costs;
   session.request.flash_directory = options.flash_directory;
   session.activations = options.activations;
   session.attention = options.attention;

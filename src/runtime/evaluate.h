@@ -21,6 +21,7 @@ struct EvalOptions {
   int64_t tokens = 512;
   KvSpec kv;
   double kld_budget = kDefaultKldBudget;
+  DeviceCosts costs;
   uint64_t kv_ram_bytes = MemoryBudget::kUnlimited;  // of the layout under test
   // 0: the prefix's layout stays and new tokens are kept exact. Else new tokens move as in a run
   // that expects an answer of so many.

@@ -47,17 +47,11 @@ double default_v_kld(int bits) {
   }
 }
 
-// Seconds of decode attention a stored byte: float16 and codes (docs/decisions.md, "default
-// costs").
-constexpr double kExactSecondsPerByte = 1.0 / 12e9;
-constexpr double kCodeSecondsPerByte = 1.0 / 8e9;
-
-PlanHead make_plan_head(const KvLayout& layout, int layer) {
+PlanHead make_plan_head(const KvLayout& layout, int layer, const DeviceCosts& costs) {
   const KvLayerShape& shape = layout.shapes[layer];
   PlanHead out;
   out.exact_page_bytes = exact_block_bytes(shape.head_dim);
-  out.exact_seconds_per_token =
-      static_cast<double>(out.exact_page_bytes) / kPageTokens * kExactSecondsPerByte;
+  out.exact_seconds_per_token = costs.exact_seconds(shape);
   if (!rotated_head_dim_valid(shape.head_dim)) return out;
   const double n_heads = static_cast<double>(layout.full_layers.size() * shape.n_kv_heads);
   for (const CodecId codec : kLadder) {
@@ -65,8 +59,7 @@ PlanHead make_plan_head(const KvLayout& layout, int layer) {
     option.codec = codec;
     option.page_bytes = compressed_block_bytes(shape, codec);
     option.kld = (default_k_kld(codec.k_bits) + default_v_kld(codec.v_bits)) / n_heads;
-    option.seconds_per_token =
-        static_cast<double>(option.page_bytes) / kPageTokens * kCodeSecondsPerByte;
+    option.seconds_per_token = costs.codec_seconds(shape, codec);
     out.options.push_back(option);
   }
   return out;
@@ -130,6 +123,9 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
   input.min_sink_pages = kSinkPages;
   input.min_window_pages = kWindowPages;
   input.kld_budget = request.kld_budget;
+  input.step_seconds = request.costs.step_seconds;
+  input.overlap_seconds = request.costs.step_seconds;  // reading goes on while products are made
+  input.flash_bytes_per_second = request.costs.flash_bytes_per_second;
   input.flash_allowed = !request.flash_directory.empty();
   const int64_t total_pages = pages_for(input.total_tokens) + 1;
   input.fixed_bytes = std::min(layout.window_pages(chunk), total_pages) * layout.window_page_bytes;
@@ -140,7 +136,7 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
   if (input.flash_allowed) input.fixed_bytes += ExtentStream::staging_bytes(layout);
   for (const int layer : layout.full_layers) {
     input.heads.insert(input.heads.end(), layout.shapes[layer].n_kv_heads,
-                       make_plan_head(layout, layer));
+                       make_plan_head(layout, layer, request.costs));
   }
   return input;
 }

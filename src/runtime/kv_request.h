@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "kv/kv_layout.h"
 #include "plan/plan.h"
+#include "runtime/device_costs.h"
 
 namespace tierkv {
 
@@ -35,6 +36,7 @@ struct KvRequest {
   int64_t n_expected = kDefaultExpectedOutput;
   KvSpec kv;
   double kld_budget = kDefaultKldBudget;
+  DeviceCosts costs;
   std::string flash_directory;  // empty: flash is not allowed
 };
 
