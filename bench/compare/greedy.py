@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do tierkv and llama.cpp choose the same tokens? Greedy continuations of passages of the texts.
 
-usage: greedy.py MODEL.gguf TEXT... [--copy] [--self] [--prompts 40] [--generate 48] [--gap 0.25]
+usage: greedy.py MODEL.gguf TEXT... [--copy [TIMES]] [--self] [--prompts 40] [--generate 48] [--gap 0.25]
                  [--peer-python PYTHON]
 
 Both engines round activations to int8, each in its own way, and that moves logits by about 0.1: where
@@ -9,8 +9,8 @@ the two best tokens lie closer than that, either may win, and everything after d
 share of equal answers, this prints the gap between llama.cpp's two best logits where answers part, and
 the share among prompts whose answer llama.cpp decides by at least --gap at every token.
 
---copy takes prompts that have an answer: a passage twice, then its beginning, so that going on means
-copying. There the best token stands out, and engines that compute the same function agree.
+--copy takes prompts that have an answer: a passage twice (or more often), then its beginning, so that
+going on means copying. There the best token stands out, and engines that compute the same function agree.
 
 --self asks the same of llama.cpp alone, which is the yardstick: how many answers stay equal when only its
 way of computing changes and not what it computes (VARIATIONS). Prompts on which all of its ways agree are
@@ -45,9 +45,9 @@ def passages(texts, count):
             yield text[start : start + 700]
 
 
-def copy_task(passage):
-    """The passage twice and its first 100 characters, which end with a word."""
-    return f"{passage}\n\n{passage}\n\n{passage[:100].rsplit(maxsplit=1)[0]}"
+def copy_task(passage, copies):
+    """The passage so many times and its first 100 characters, which end with a word."""
+    return f"{passage}\n\n" * copies + passage[:100].rsplit(maxsplit=1)[0]
 
 
 def two_best(llama, context, n_vocab):
@@ -102,7 +102,7 @@ def our_answer(args, prompt):
         file.write(prompt)
         file.flush()
         command = [args.tierkv, "run", "-m", args.model, "-f", file.name, "--raw", "--temp", "0", "--json"]
-        command += ["--ignore-eos", "-t", "1", "-n", str(args.generate)]
+        command += ["--ignore-eos", "--kv", "exact", "-t", "1", "-n", str(args.generate)]
         return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["tokens"]
 
 
@@ -144,7 +144,7 @@ def main():
     parser.add_argument("--prompts", type=int, default=40)
     parser.add_argument("--generate", type=int, default=48)
     parser.add_argument("--gap", type=float, default=0.25)
-    parser.add_argument("--copy", action="store_true", help="prompts to be gone on with by copying")
+    parser.add_argument("--copy", type=int, nargs="?", const=2, help="prompts to be gone on with by copying")
     parser.add_argument("--self", action="store_true", help="llama.cpp against itself as well")
     parser.add_argument("--tierkv", default=str(ROOT / "build/bin/tierkv"))
     parser.add_argument("--peer-python", default=str(ROOT / ".venv-peer/bin/python"))
@@ -152,7 +152,7 @@ def main():
     args = parser.parse_args()
     prompts = list(passages(args.texts, args.prompts))[: args.prompts]
     if args.copy:
-        prompts = [copy_task(passage) for passage in prompts]
+        prompts = [copy_task(passage, args.copy) for passage in prompts]
     if args.peer:
         peer_main(args, prompts)
         return
