@@ -17,6 +17,7 @@ struct BenchFlags {
   std::vector<std::string> models, prompts = {"512"}, generated = {"128"}, depths = {"0"}, threads;
   std::string ram, output = "md";
   KvFlags kv;
+  TraceFlag trace;
   int repetitions = 5;
   bool no_roofs = false, no_warmup = false;
 
@@ -29,6 +30,7 @@ struct BenchPlan {
   std::vector<int> threads;
   std::vector<BenchTest> tests;
   std::string ram, kv;
+  TraceFlag trace;
   BenchOptions options;
 
   Result<std::unique_ptr<Engine>> open(const std::string& model, int n_threads) const {
@@ -94,6 +96,8 @@ Result<BenchPlan> make_plan(const BenchFlags& flags) {
   TIERKV_ASSIGN_OR_RETURN(plan.options.request, flags.kv.request());
   plan.options.repetitions = flags.repetitions;
   plan.options.warmup = !flags.no_warmup;
+  plan.options.disk_roof = !flags.no_roofs;
+  plan.trace = flags.trace;
   plan.options.cancel = &interrupted();
   return plan;
 }
@@ -140,6 +144,7 @@ BenchRow make_row(Engine& engine, const BenchPlan& plan, const BenchTest& test) 
 Status run_tests(const BenchPlan& plan, const std::string& model, int n_threads,
                  const std::map<int, Roofs>& roofs, BenchPrinter& printer) {
   TIERKV_ASSIGN_OR_RETURN(const auto engine, plan.open(model, n_threads));
+  TIERKV_ASSIGN_OR_RETURN(const auto trace, plan.trace.create(engine->budget()));
   TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
   for (const BenchTest& test : plan.tests) {
     BenchRow row = make_row(*engine, plan, test);
@@ -147,12 +152,13 @@ Status run_tests(const BenchPlan& plan, const std::string& model, int n_threads,
     {
       Progress progress(test.name(), "repetitions");
       BenchOptions options = plan.options;
+      options.trace = trace.get();
       options.progress = [&](int done) { progress.update(done, options.repetitions); };
       TIERKV_ASSIGN_OR_RETURN(row.result, run_bench(*engine, test, options));
     }
     printer.row(row);
   }
-  return {};
+  return plan.trace.write(trace.get());
 }
 
 Status execute(const BenchFlags& flags) {
@@ -200,6 +206,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->add_option("--ram", flags->ram,
                     "RAM ceiling of the process: 300M, 1.5G, 2GiB (default: no ceiling)");
   flags->kv.add_to(*bench);
+  flags->trace.add_to(*bench);
   bench->get_option("--kv")->capture_default_str();
   bench->add_flag("--no-roofs", flags->no_roofs, "do not measure what the machine can do");
   bench->add_flag("--no-warmup", flags->no_warmup, "do not run each test once before");

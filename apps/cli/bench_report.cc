@@ -26,12 +26,13 @@ MeanAndDeviation nanoseconds(const BenchRow& row) {
 
 // What limits a test, and how much of that it reached.
 struct RoofShare {
-  const char* roof;  // "int8" for reading a prompt, "read" for generating
+  const char* roof;  // "int8" for reading a prompt, "read" for generating, "disk" over flash
   double share;      // 0: no roof was measured
 };
 
 RoofShare roof_share(const BenchRow& row) {
   const bool generates = row.test.n_gen > 0;
+  if (row.result.disk_share > 0) return {"disk", row.result.disk_share};
   const double work = generates ? row.result.read_bytes : row.result.operations;
   double most = 0;
   if (row.roofs) most = generates ? row.roofs->read_bytes : row.roofs->int8_operations;
@@ -66,6 +67,12 @@ Json row_json(const BenchRow& row) {
           {"n_compressed", row.result.tiers.n_compressed},
           {"n_offloaded", row.result.tiers.n_offloaded},
           {"peak_rss_bytes", row.result.peak_rss_bytes},
+          {"flash_bytes_read", row.result.flash.bytes_read},
+          {"flash_hit_rate", row.result.flash.hit_rate()},
+          {"flash_stall_ns", row.result.flash.stall_seconds * 1e9},
+          {"flash_io", flash_backend_name(row.result.tiers.flash_backend)},
+          {"flash_gbps", number_or_null(row.result.flash_rate / 1e9)},
+          {"disk_gbps", number_or_null(row.result.disk_rate / 1e9)},
           {"operations", number_or_null(row.result.operations)},
           {"read_bytes", number_or_null(row.result.read_bytes)},
           {"roof", share.roof},

@@ -42,6 +42,13 @@ void KvFlags::add_to(CLI::App& app) {
       "--flash", flash,
       "directory for KV that RAM does not hold (default: " + default_flash_directory() + ")");
   app.add_flag("--no-flash", no_flash, "never write KV to flash");
+  app.add_option("--flash-io", flash_io, "how flash is read and written: auto, uring, pool")
+      ->check(CLI::IsMember({"auto", "uring", "pool"}))
+      ->capture_default_str();
+  app.add_option("--flash-overlap", flash_overlap,
+                 "read ahead and write behind (on), or only when asked (off: for comparison)")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   app.add_option("--costs", costs,
                  "what decoding costs on this device, for the planner: auto (measured once, then "
                  "kept), measure (anew), default (fixed figures)")
@@ -63,6 +70,8 @@ Result<KvRequest> KvFlags::request() const {
   if (no_flash && (!flash.empty() || request.kv.forced == ForcedLayout::kAllFlash)) {
     return invalid_argument("--no-flash contradicts --flash and --kv flash; leave one out");
   }
+  TIERKV_ASSIGN_OR_RETURN(request.flash_io, parse_flash_io(flash_io));
+  request.flash_overlap = flash_overlap == "off" ? FlashOverlap::kOff : FlashOverlap::kOn;
   if (!no_flash) request.flash_directory = flash.empty() ? default_flash_directory() : flash;
   return request;
 }
@@ -140,6 +149,23 @@ GenerateOptions GenerationFlags::generate_options() const {
   options.sampling.seed = seed >= 0 ? static_cast<uint64_t>(seed) : std::random_device()();
   options.ignore_eos = ignore_eos;
   return options;
+}
+
+void TraceFlag::add_to(CLI::App& app) {
+  app.add_option("--trace", path,
+                 "file for a trace of compute and flash I/O, for chrome://tracing or Perfetto");
+}
+
+Result<std::unique_ptr<Trace>> TraceFlag::create(MemoryBudget& budget) const {
+  if (path.empty()) return std::unique_ptr<Trace>();
+  TIERKV_RETURN_IF_ERROR(real_file_system().create(path).status());  // before the work, not after
+  return Trace::create(budget);
+}
+
+Status TraceFlag::write(const Trace* trace) const {
+  if (trace == nullptr) return {};
+  TIERKV_ASSIGN_OR_RETURN(const auto file, real_file_system().create(path));
+  return trace->write(*file);
 }
 
 Result<std::string> read_text(const std::string& path) {

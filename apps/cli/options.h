@@ -25,7 +25,8 @@ struct ModelFlags {
 };
 
 struct KvFlags {
-  std::string kv, quality = "balanced", flash, costs = "auto";
+  std::string kv, quality = "balanced", flash, flash_io = "auto", flash_overlap = "on";
+  std::string costs = "auto";
   bool no_flash = false;
 
   void add_to(CLI::App& app);
@@ -54,6 +55,16 @@ struct GenerationFlags {
 
 // Prints what went wrong with the history, if anything did.
 void print_note(History* history);
+
+// --trace: null when no file was named.
+struct TraceFlag {
+  std::string path;
+
+  void add_to(CLI::App& app);
+  Result<std::unique_ptr<Trace>> create(MemoryBudget& budget) const;
+  // Writes what was traced, if anything was.
+  Status write(const Trace* trace) const;
+};
 
 // Reads a whole file, or standard input for "-". Fails when it is not valid UTF-8: says where.
 Result<std::string> read_text(const std::string& path);

@@ -94,11 +94,21 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
         {"staging", tiers.staging_bytes},
         {"overhead", budget.used(MemoryKind::kOverhead)}}},
       {"flash",
-       {{"bytes_read", tiers.flash.bytes_read},
+       {{"io", flash_backend_name(tiers.flash_backend)},
+        {"overlap", session.flash_overlap() == FlashOverlap::kOn},
+        {"bytes_read", tiers.flash.bytes_read},
         {"bytes_written", tiers.flash.bytes_written},
         {"reads", tiers.flash.reads},
         {"hits", tiers.flash.hits},
-        {"stall_ms", tiers.flash.stall_seconds * 1e3}}},
+        {"asked", tiers.flash.asked},
+        {"hit_rate", tiers.flash.hit_rate()},
+        {"stall_ms", tiers.flash.stall_seconds * 1e3},
+        {"predicted",
+         {{"bytes_read", t.predicted_flash.bytes_read},
+          {"asked", t.predicted_flash.asked},
+          {"hit_rate", t.predicted_flash.hit_rate()},
+          {"stall_ms", t.predicted_flash.stall_seconds * 1e3},
+          {"stall_share", t.stall_share()}}}}},
       {"timings",
        {{"prompt_n", t.prompt_n},
         {"prompt_ms", t.prompt_seconds * 1e3},
@@ -142,6 +152,13 @@ std::string report_text(Engine& engine, const Session& session, const Generation
   out += format("expected %lld tokens of answer (%s)\n",
                 static_cast<long long>(session.prediction().tokens),
                 source_text(session.prediction()).c_str());
+  if (t.predicted_flash.asked > 0) {
+    out += format(
+        "flash by %s: %s read while answering, %.1f %% of it there when asked for, %.1f %% "
+        "of the time spent waiting\n",
+        flash_backend_name(tiers.flash_backend), format_size(t.predicted_flash.bytes_read).c_str(),
+        100 * t.predicted_flash.hit_rate(), 100 * t.stall_share());
+  }
   if (!generation.stop_detail.empty()) out += "stopped: " + generation.stop_detail + "\n";
   return out;
 }

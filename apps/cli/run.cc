@@ -14,6 +14,7 @@ struct RunFlags {
   ModelFlags model;
   KvFlags kv;
   GenerationFlags generation;
+  TraceFlag trace;
   std::string prompt, file, system;
   bool raw = false, quiet = false;
 };
@@ -51,6 +52,8 @@ Status execute(const RunFlags& flags) {
   options.n_context = flags.generation.n_context;
   const std::unique_ptr<History> history = flags.generation.open_history(*engine);
   flags.generation.use_history(history.get(), options);
+  TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Trace> trace, flags.trace.create(engine->budget()));
+  options.trace = trace.get();
   TIERKV_RETURN_IF_ERROR(Session::check_fits(*engine, options));
   TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
   flags.kv.set_costs(*engine, options.request);
@@ -71,6 +74,7 @@ Status execute(const RunFlags& flags) {
                                                              return static_cast<bool>(std::cout);
                                                            },
                                                            &interrupted()));
+  TIERKV_RETURN_IF_ERROR(flags.trace.write(trace.get()));
   if (flags.model.json) {
     std::cout << report_json(*engine, *session, generation)
                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
@@ -100,6 +104,7 @@ void add_run(CLI::App& app, int& exit_code) {
   run->add_flag("-q,--quiet", flags->quiet, "no closing summary");
   flags->kv.add_to(*run);
   flags->generation.add_to(*run);
+  flags->trace.add_to(*run);
   run->callback([flags, &exit_code] {
     const Status status = execute(*flags);
     if (!status.ok()) exit_code = report_error(status, flags->model.json);

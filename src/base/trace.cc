@@ -1,5 +1,6 @@
 #include "base/trace.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -62,21 +63,17 @@ Result<std::unique_ptr<Trace>> Trace::create(MemoryBudget& budget, int64_t max_s
 
 void Trace::add(const Span& span) {
   const std::lock_guard lock(mutex_);
-  if (n_spans_ == max_spans_) {
-    ++n_dropped_;
-    return;
-  }
-  spans_.as<Span>()[n_spans_++] = span;
+  spans_.as<Span>()[n_added_++ % max_spans_] = span;
 }
 
 int64_t Trace::n_spans() const {
   const std::lock_guard lock(mutex_);
-  return n_spans_;
+  return std::min(n_added_, max_spans_);
 }
 
 int64_t Trace::n_dropped() const {
   const std::lock_guard lock(mutex_);
-  return n_dropped_;
+  return std::max<int64_t>(n_added_ - max_spans_, 0);
 }
 
 Status Trace::write(File& file) const {
@@ -84,15 +81,16 @@ Status Trace::write(File& file) const {
   Appender out(file);
   TIERKV_RETURN_IF_ERROR(out.append("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"));
   std::set<int> lanes = {kComputeLane};
-  for (int64_t i = 0; i < n_spans_; ++i) {
-    const Span& span = spans_.as<Span>()[i];
+  const int64_t n_dropped = std::max<int64_t>(n_added_ - max_spans_, 0);
+  for (int64_t i = n_dropped; i < n_added_; ++i) {
+    const Span& span = spans_.as<Span>()[i % max_spans_];
     lanes.insert(span.lane);
     TIERKV_RETURN_IF_ERROR(out.append(span_json(span, start_ns_)));
   }
   for (const int lane : lanes) TIERKV_RETURN_IF_ERROR(out.append(lane_json(lane)));
   TIERKV_RETURN_IF_ERROR(out.append(
       format("{\"name\":\"dropped\",\"ph\":\"M\",\"pid\":1,\"args\":{\"spans\":%lld}}\n]}\n",
-             static_cast<long long>(n_dropped_))));
+             static_cast<long long>(n_dropped))));
   return out.flush();
 }
 

@@ -1,6 +1,6 @@
 // What ran when, to be looked at in a trace viewer: spans of time on lanes, lane 0 the thread that
 // computes, the others I/O. Passed by pointer; null is off and costs a comparison. Memory is
-// bounded and taken from a budget at the start: what does not fit any more is counted, not kept.
+// bounded and taken from a budget at the start: the newest spans are kept, the others counted.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ class Trace {
   // From any thread.
   void add(const Span& span);
   int64_t n_spans() const;
-  int64_t n_dropped() const;
+  int64_t n_dropped() const;  // the oldest
 
   // Chrome's trace event format, for chrome://tracing or ui.perfetto.dev: "complete" events with
   // microseconds from the trace's beginning, the lane as thread, layer and extent as arguments.
@@ -53,7 +53,7 @@ class Trace {
   const int64_t max_spans_;
   const int64_t start_ns_;
   mutable std::mutex mutex_;
-  int64_t n_spans_ = 0, n_dropped_ = 0;
+  int64_t n_added_ = 0;
 };
 
 // A span from here to the end of the block.

@@ -45,7 +45,7 @@ TEST(Trace, SpansBecomeEventsOfTheirLane) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '{'), std::count(text.begin(), text.end(), '}'));
 }
 
-TEST(Trace, WhatDoesNotFitIsCounted) {
+TEST(Trace, TheNewestAreKeptAndTheOthersCounted) {
   MemoryBudget budget(1 << 20);
   const auto trace = must_create(budget, 100);
   EXPECT_GE(budget.used(), 100 * sizeof(Trace::Span));
@@ -56,9 +56,11 @@ TEST(Trace, WhatDoesNotFitIsCounted) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  trace->add({"last", 1, 2, -1, -1, 0});
   EXPECT_EQ(trace->n_spans(), 100);
-  EXPECT_EQ(trace->n_dropped(), 100);
-  EXPECT_THAT(written(*trace), HasSubstr(R"("args":{"spans":100}})"));
+  EXPECT_EQ(trace->n_dropped(), 101);
+  EXPECT_THAT(written(*trace), HasSubstr(R"("args":{"spans":101}})"));
+  EXPECT_THAT(written(*trace), HasSubstr("last"));
 }
 
 TEST(Trace, NoBudgetNoTrace) {

@@ -43,16 +43,25 @@ struct FlashStats {
   double hit_rate() const { return asked == 0 ? 0 : static_cast<double>(hits) / asked; }
 };
 
+inline FlashStats& operator+=(FlashStats& a, const FlashStats& b) {
+  a.bytes_written += b.bytes_written;
+  a.bytes_read += b.bytes_read;
+  a.reads += b.reads;
+  a.writes += b.writes;
+  a.asked += b.asked;
+  a.hits += b.hits;
+  a.stall_seconds += b.stall_seconds;
+  return a;
+}
 // What came between two moments.
-inline FlashStats operator-(FlashStats now, const FlashStats& before) {
-  now.bytes_written -= before.bytes_written;
-  now.bytes_read -= before.bytes_read;
-  now.reads -= before.reads;
-  now.writes -= before.writes;
-  now.asked -= before.asked;
-  now.hits -= before.hits;
-  now.stall_seconds -= before.stall_seconds;
-  return now;
+inline FlashStats operator-(const FlashStats& now, const FlashStats& before) {
+  return {now.bytes_written - before.bytes_written,
+          now.bytes_read - before.bytes_read,
+          now.reads - before.reads,
+          now.writes - before.writes,
+          now.asked - before.asked,
+          now.hits - before.hits,
+          now.stall_seconds - before.stall_seconds};
 }
 
 // How requests reach the disk: io_uring, or a pool of threads that block. kAuto: io_uring where the

@@ -142,8 +142,15 @@ Status Decoder::run_layer(int index, int64_t n_tokens, KvCache& cache) {
   const Scratch s = scratch();
   const LayerWeights& w = weights_.layers[index];
   const KvLayerShape& a = spec_.layers[index].attention;
-  project_qkv(index, n_tokens);
-  TIERKV_RETURN_IF_ERROR(cache.attend(index, s.q, s.k, s.v, s.attended));
+  {
+    const TraceScope scope(trace_, "q, k, v", index);
+    project_qkv(index, n_tokens);
+  }
+  {
+    const TraceScope scope(trace_, "attention", index);
+    TIERKV_RETURN_IF_ERROR(cache.attend(index, s.q, s.k, s.v, s.attended));
+  }
+  const TraceScope scope(trace_, "feed forward", index);
   const MatmulJob output[] = {{&w.attn_output, s.h}};
   matmul_.run(s.attended, n_tokens, a.n_heads * a.head_dim, output, &w.ffn_gate, kNothing);
   add_residual(w.post_attention_norm, n_tokens);
@@ -225,6 +232,7 @@ void Decoder::feed_forward(int index, int64_t n_tokens) {
 }
 
 void Decoder::logits(int64_t row, int64_t n_rows, float* out) {
+  const TraceScope scope(trace_, "logits");
   const Scratch s = scratch();
   const int64_t n = spec_.n_embd;
   const float* x = s.x + row * n;

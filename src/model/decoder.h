@@ -12,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
+#include "base/trace.h"
 #include "kernels/kernels.h"
 #include "kv/kv_cache.h"
 #include "model/matmul_runner.h"
@@ -31,6 +32,9 @@ class Decoder {
                                                  const Kernels& kernels, ThreadPool& pool,
                                                  MemoryBudget& budget, int64_t max_chunk,
                                                  Activations activations = Activations::kInt8);
+
+  // Where each layer's attention and matrix products are noted, if not null.
+  void set_trace(Trace* trace) { trace_ = trace; }
 
   // Runs a chunk that follows what `cache` holds, and commits it there. On an error, and when
   // `cancel` becomes true between two layers (kCancelled), the cache is as it was.
@@ -65,6 +69,7 @@ class Decoder {
   ThreadPool& pool_;
   const int64_t max_chunk_;
   const Activations activations_;
+  Trace* trace_ = nullptr;
   Buffer memory_;
   MatmulRunner matmul_;
   RopeTable rope_;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/process.h"
+#include "runtime/disk_probe.h"
 
 namespace tierkv {
 namespace {
@@ -27,6 +28,7 @@ SessionOptions session_options(const BenchTest& test, const BenchOptions& option
   session.request = options.request;
   session.request.n_prompt = test.n_depth + test.n_prompt;
   session.request.n_expected = std::max<int64_t>(test.n_gen, 1);
+  session.trace = options.trace;
   return session;
 }
 
@@ -84,6 +86,34 @@ class Subject {
   std::unique_ptr<Session> session_;
 };
 
+// The disk's rate around each repetition, for tests that generate over flash.
+class DiskRoof {
+ public:
+  // Before and after a repetition. Where there is no RAM or disk left for it there is no roof.
+  double measure(Engine& engine, const BenchOptions& options) {
+    if (probe_ == nullptr && !failed_) {
+      Result<std::unique_ptr<DiskProbe>> probe = DiskProbe::create(engine, options.request);
+      if (probe.ok()) probe_ = std::move(*probe);
+    }
+    const Result<double> rate = probe_ != nullptr ? probe_->measure() : io_error("no probe");
+    failed_ |= !rate.ok();
+    return rate.ok() ? *rate : 0;
+  }
+
+ private:
+  std::unique_ptr<DiskProbe> probe_;
+  bool failed_ = false;
+};
+
+void add_flash(BenchResult& result, const FlashStats& flash, double seconds, double disk_rate,
+               int repetitions) {
+  result.flash += flash;
+  const double rate = static_cast<double>(flash.bytes_read) / seconds;
+  result.flash_rate += rate / repetitions;
+  result.disk_rate += disk_rate / repetitions;
+  if (disk_rate > 0) result.disk_share += rate / disk_rate / repetitions;
+}
+
 Status warm_up(Engine& engine, const BenchTest& test, const BenchOptions& options) {
   Subject subject(engine, {test.n_prompt, std::min<int64_t>(test.n_gen, 1), 0}, options);
   TIERKV_RETURN_IF_ERROR(subject.prepare());
@@ -136,11 +166,17 @@ Result<BenchResult> run_bench(Engine& engine, const BenchTest& test, const Bench
   if (options.warmup) TIERKV_RETURN_IF_ERROR(warm_up(engine, test, options));
   BenchResult result;
   Subject subject(engine, test, options);
+  DiskRoof disk;
   for (int i = 0; i < options.repetitions; ++i) {
     TIERKV_RETURN_IF_ERROR(subject.prepare());
     result.tiers = subject.tiers();
     const double kv_before = subject.kv_bytes();
+    const bool over_flash = test.n_gen > 0 && result.tiers.n_offloaded > 0 && options.disk_roof;
+    const double disk_before = over_flash ? disk.measure(engine, options) : 0;
     TIERKV_ASSIGN_OR_RETURN(const double seconds, subject.measure());
+    const FlashStats flash = subject.tiers().flash - result.tiers.flash;
+    const double disk_after = over_flash ? disk.measure(engine, options) : 0;
+    add_flash(result, flash, seconds, (disk_before + disk_after) / 2, options.repetitions);
     result.samples_ns.push_back(std::llround(seconds * 1e9));
     const double kv_mean = (kv_before + subject.kv_bytes()) / 2;
     result.read_bytes = static_cast<double>(test.n_gen) *

@@ -29,7 +29,9 @@ struct BenchOptions {
   // and so is the depth before it.
   KvRequest request;
   int repetitions = 5;
-  bool warmup = true;  // once before, without the depth, as llama-bench does
+  bool warmup = true;      // once before, without the depth, as llama-bench does
+  bool disk_roof = true;   // measure the disk around each repetition that generates over flash
+  Trace* trace = nullptr;  // of the measured session
   const std::atomic<bool>* cancel = nullptr;
   std::function<void(int done)> progress;  // repetitions
 };
@@ -40,6 +42,10 @@ struct BenchResult {
   double read_bytes = 0;            // the least memory traffic of one that generates
   TierReport tiers;                 // when the measured part began
   uint64_t peak_rss_bytes = 0;      // of this test, where the system can tell
+  FlashStats flash;                 // of the measured parts
+  // Of generating over flash, mean over repetitions: bytes a second of flash, of its disk with
+  // nothing else to do, measured before and after, and the one over the other. 0: not measured.
+  double flash_rate = 0, disk_rate = 0, disk_share = 0;
 };
 
 // OK, or what run_bench would fail with for want of context or RAM. The engine need not be loaded.

@@ -113,6 +113,13 @@ Result<double> parse_quality(const std::string& text) {
   return *value;
 }
 
+Result<FlashBackend> parse_flash_io(const std::string& text) {
+  for (const auto backend : {FlashBackend::kAuto, FlashBackend::kUring, FlashBackend::kPool}) {
+    if (text == flash_backend_name(backend)) return backend;
+  }
+  return invalid_argument("flash I/O \"" + text + "\" is unknown; give auto, uring or pool");
+}
+
 PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint64_t ram_bytes,
                           int64_t chunk) {
   PlanInput input;

@@ -1,5 +1,5 @@
 // What a user may ask of the KV cache, and the numbers that follow from it: what --kv, --quality,
-// --expect and --flash become before the planner sees them.
+// --expect, --flash and --flash-io become before the planner sees them.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "kv/extent_stream.h"
 #include "kv/kv_layout.h"
 #include "plan/plan.h"
 #include "runtime/device_costs.h"
@@ -28,6 +29,9 @@ Result<KvSpec> parse_kv_spec(const std::string& text);
 Result<double> parse_quality(const std::string& text);
 inline constexpr double kDefaultKldBudget = 2e-3;
 
+// --flash-io: auto, uring, pool.
+Result<FlashBackend> parse_flash_io(const std::string& text);
+
 // Tokens of answer to expect when neither a history nor --expect says better.
 inline constexpr int64_t kDefaultExpectedOutput = 256;
 
@@ -38,6 +42,8 @@ struct KvRequest {
   double kld_budget = kDefaultKldBudget;
   DeviceCosts costs;
   std::string flash_directory;  // empty: flash is not allowed
+  FlashBackend flash_io = FlashBackend::kAuto;
+  FlashOverlap flash_overlap = FlashOverlap::kOn;
 };
 
 // The planner's input: sizes from the layout, costs and errors from the defaults measured in

@@ -129,6 +129,10 @@ Status Session::allocate() {
   flash.directory = options_.request.flash_directory;
   flash.model_hash = model_hash(engine_.file());
   flash.max_tokens = n_context_ + chunk_;
+  flash.backend = options_.request.flash_io;
+  flash.overlap = options_.request.flash_overlap;
+  flash.trace = options_.trace;
+  decoder_->set_trace(options_.trace);
   TIERKV_ASSIGN_OR_RETURN(
       cache_, TieredCache::create(engine_.kv_layout(), engine_.budget(), engine_.kernels(),
                                   engine_.pool(), chunk_, std::move(flash), options_.attention));
@@ -200,6 +204,7 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
   Utf8Stream stream;
   Generation result;
   const double start = now();
+  const FlashStats flash_before = cache_->report().flash;
   const auto emit = [&](const std::string& text, int32_t token) {
     result.text += text;
     return !on_text || text.empty() || on_text(text, token);
@@ -241,6 +246,7 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
   emit(stream.flush(), -1);
   timings_.predicted_n += static_cast<int64_t>(result.tokens.size());
   timings_.predicted_seconds += now() - start;
+  timings_.predicted_flash += cache_->report().flash - flash_before;
   if (fingerprint_ != nullptr && !options.ignore_eos && options.max_tokens != 0) learn(result);
   return result;
 }

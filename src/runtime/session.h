@@ -33,6 +33,7 @@ struct SessionOptions {
   bool expected_given = false;  // request.n_expected is what the user says: nothing is predicted
   int64_t least_predicted = 1;  // bounds of a prediction
   int64_t most_predicted = INT64_MAX;
+  Trace* trace = nullptr;  // must outlive the session
 };
 
 // Tokens read so far and in all.
@@ -60,6 +61,12 @@ struct Generation {
 struct Timings {
   int64_t prompt_n = 0, predicted_n = 0;
   double prompt_seconds = 0, settle_seconds = 0, predicted_seconds = 0;
+  FlashStats predicted_flash;  // what came and went while the answer was generated
+
+  // Of that time, what was spent waiting for flash.
+  double stall_share() const {
+    return predicted_seconds > 0 ? predicted_flash.stall_seconds / predicted_seconds : 0;
+  }
 };
 
 class Session {
@@ -112,6 +119,7 @@ class Session {
   const Prediction& prediction() const { return prediction_; }
   int64_t planned_output() const { return planned_output_; }
   const std::string& flash_directory() const { return options_.request.flash_directory; }
+  FlashOverlap flash_overlap() const { return options_.request.flash_overlap; }
   // Keeps every further token exact in RAM, beyond the plan: evaluation.
   void hold_new_tokens() { cache_->set_exact_limit(INT64_MAX); }
 
