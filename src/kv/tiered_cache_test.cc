@@ -3,162 +3,15 @@
 #include "kv/tiered_cache.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cmath>
 #include <cstring>
 #include <random>
 
-#include "base/fault_file.h"
-#include "base/half.h"
+#include "kv/tiered_test_util.h"
 
 namespace tierkv {
 namespace {
-
-std::string scratch_directory() {
-  std::string path = testing::TempDir() + "tierkv-cache-XXXXXX";
-  return mkdtemp(path.data()) != nullptr ? path : std::string();
-}
-
-std::vector<KvLayerShape> shapes_for(int n_full, int n_window, int group = 3, int head_dim = 64) {
-  std::vector<KvLayerShape> shapes;
-  for (int i = 0; i < n_full + n_window; ++i) {
-    KvLayerShape shape;
-    shape.n_kv_heads = 2;
-    shape.n_heads = 2 * group;
-    shape.head_dim = head_dim;
-    shape.scale = 1 / std::sqrt(static_cast<float>(head_dim));
-    shape.window = i < n_window ? 150 : 0;
-    shapes.push_back(shape);
-  }
-  return shapes;
-}
-
-// Random q, k, v of a whole sequence, the same for every cache of a test.
-class Sequence {
- public:
-  Sequence(const std::vector<KvLayerShape>& shapes, int64_t n_tokens) : shapes_(shapes) {
-    std::mt19937 random(7);
-    std::normal_distribution<float> normal;
-    for (const KvLayerShape& shape : shapes) {
-      q_.push_back(draw(n_tokens * shape.n_heads * shape.head_dim, random, normal));
-      k_.push_back(draw(n_tokens * shape.n_kv_heads * shape.head_dim, random, normal));
-      v_.push_back(draw(n_tokens * shape.n_kv_heads * shape.head_dim, random, normal));
-    }
-  }
-
-  // Feeds tokens [begin, end) as one chunk; appends each layer's output to out[layer].
-  Status feed(TieredCache& cache, int64_t begin, int64_t end,
-              std::vector<std::vector<float>>* out = nullptr) const {
-    TIERKV_RETURN_IF_ERROR(cache.begin(end - begin));
-    for (int layer = 0; layer < static_cast<int>(shapes_.size()); ++layer) {
-      const KvLayerShape& s = shapes_[layer];
-      std::vector<float> result((end - begin) * s.n_heads * s.head_dim);
-      const Status status =
-          cache.attend(layer, q_[layer].data() + begin * s.n_heads * s.head_dim,
-                       k_[layer].data() + begin * s.n_kv_heads * s.head_dim,
-                       v_[layer].data() + begin * s.n_kv_heads * s.head_dim, result.data());
-      if (!status.ok()) {
-        cache.abandon();
-        return status;
-      }
-      if (out != nullptr) {
-        out->resize(shapes_.size());
-        (*out)[layer].insert((*out)[layer].end(), result.begin(), result.end());
-      }
-    }
-    return cache.commit();
-  }
-
-  // softmax(q k) v of one token in double, K and V rounded to float16.
-  std::vector<double> oracle(int layer, int64_t token) const {
-    const KvLayerShape& s = shapes_[layer];
-    std::vector<double> out(s.n_heads * s.head_dim);
-    const int64_t first = s.window == 0 ? 0 : std::max<int64_t>(0, token - s.window + 1);
-    for (int head = 0; head < s.n_heads; ++head) {
-      const int kv_head = head / s.group();
-      const float* q = q_[layer].data() + (token * s.n_heads + head) * s.head_dim;
-      std::vector<double> score;
-      double max = -1e300, sum = 0;
-      for (int64_t t = first; t <= token; ++t) {
-        double dot = 0;
-        for (int d = 0; d < s.head_dim; ++d) dot += q[d] * rounded(k_, layer, t, kv_head, d);
-        score.push_back(dot * s.scale);
-        max = std::max(max, score.back());
-      }
-      for (double& x : score) sum += x = std::exp(x - max);
-      for (int64_t t = first; t <= token; ++t) {
-        for (int d = 0; d < s.head_dim; ++d) {
-          out[head * s.head_dim + d] += score[t - first] / sum * rounded(v_, layer, t, kv_head, d);
-        }
-      }
-    }
-    return out;
-  }
-
- private:
-  static std::vector<float> draw(int64_t n, std::mt19937& random,
-                                 std::normal_distribution<float>& normal) {
-    std::vector<float> values(n);
-    for (float& x : values) x = normal(random);
-    return values;
-  }
-  double rounded(const std::vector<std::vector<float>>& from, int layer, int64_t token, int kv_head,
-                 int d) const {
-    const KvLayerShape& s = shapes_[layer];
-    return f16_to_f32(f32_to_f16(from[layer][(token * s.n_kv_heads + kv_head) * s.head_dim + d]));
-  }
-
-  const std::vector<KvLayerShape> shapes_;
-  std::vector<std::vector<float>> q_, k_, v_;
-};
-
-// The error of a few hundred keys: of float32 sums, and with prefill's three roundings to bfloat16
-// where the CPU multiplies that.
-constexpr double kFloatError = 2e-5, kPrefillError = 1e-2;
-
-// Everything a cache needs.
-struct Rig {
-  explicit Rig(std::vector<KvLayerShape> shapes, int n_threads = 2,
-               uint64_t ram = MemoryBudget::kUnlimited, FileSystem* files = nullptr,
-               AttentionMath math = AttentionMath::kBf16)
-      : layout(make_kv_layout(std::move(shapes))), budget(ram), pool(n_threads) {
-    FlashOptions flash;
-    flash.file_system = files != nullptr ? files : &real_file_system();
-    flash.directory = scratch_directory();
-    flash.max_tokens = 1 << 16;
-    Result<std::unique_ptr<TieredCache>> made = TieredCache::create(
-        layout, budget, kernels_for(available_isas().back()), pool, 256, flash, math);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    if (made.ok()) cache = std::move(*made);
-  }
-  const KvLayout layout;
-  MemoryBudget budget;
-  ThreadPool pool;
-  std::unique_ptr<TieredCache> cache;
-};
-
-Plan plan_of(const KvLayout& layout, int64_t sinks, int64_t window, int64_t tier1, CodecId codec,
-             bool flash) {
-  Plan plan;
-  plan.sink_pages = sinks;
-  plan.window_pages = window;
-  plan.tier1_pages = tier1;
-  plan.flash = flash;
-  for (const int layer : layout.full_layers) {
-    plan.codecs.insert(plan.codecs.end(), layout.shapes[layer].n_kv_heads, codec);
-  }
-  return plan;
-}
-
-double relative_error(const std::vector<float>& got, size_t at, const std::vector<double>& want) {
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    error += (got[at + i] - want[i]) * (got[at + i] - want[i]);
-    norm += want[i] * want[i];
-  }
-  return std::sqrt(error / norm);
-}
 
 TEST(TieredCache, ExactAttentionMatchesTheOracle) {
   const auto shapes = shapes_for(1, 1);
@@ -192,35 +45,6 @@ TEST(TieredCache, PrefillIsCloseToTheOracle) {
                 kPrefillError)
           << "layer " << layer << " token " << token;
     }
-  }
-}
-
-TEST(TieredCache, FlashChangesNoBit) {
-  const auto shapes = shapes_for(2, 1);
-  const int64_t n_prompt = 1100, n_total = 1500;
-  const Sequence sequence(shapes, n_total);
-  Rig exact(shapes), flash(shapes), spilled(shapes, 3);
-  spilled.cache->set_exact_limit(13 + exact.layout.extent_pages);
-  std::vector<std::vector<float>> a, b, c;
-  for (int64_t at = 0; at < n_prompt; at += 220) {
-    ASSERT_TRUE(sequence.feed(*exact.cache, at, at + 220, &a).ok());
-    ASSERT_TRUE(sequence.feed(*flash.cache, at, at + 220, &b).ok());
-    ASSERT_TRUE(sequence.feed(*spilled.cache, at, at + 220, &c).ok());
-  }
-  ASSERT_TRUE(exact.cache->settle(plan_of(exact.layout, 1, 1000, 0, {}, false)).ok());
-  ASSERT_TRUE(flash.cache->settle(plan_of(flash.layout, 1, 2, 0, {}, true)).ok());
-  ASSERT_TRUE(spilled.cache->settle(plan_of(spilled.layout, 1, 2, 0, {}, true)).ok());
-  for (int64_t at = n_prompt; at < n_total; at += 5) {
-    ASSERT_TRUE(sequence.feed(*exact.cache, at, at + 5, &a).ok());
-    ASSERT_TRUE(sequence.feed(*flash.cache, at, at + 5, &b).ok());
-    ASSERT_TRUE(sequence.feed(*spilled.cache, at, at + 5, &c).ok());
-  }
-  EXPECT_EQ(exact.cache->report().n_offloaded, 0);
-  EXPECT_GT(flash.cache->report().n_offloaded, 900);
-  EXPECT_EQ(flash.cache->report().n_exact + flash.cache->report().n_offloaded, n_total);
-  for (size_t layer = 0; layer < shapes.size(); ++layer) {
-    EXPECT_EQ(0, std::memcmp(a[layer].data(), b[layer].data(), a[layer].size() * 4)) << layer;
-    EXPECT_EQ(0, std::memcmp(a[layer].data(), c[layer].data(), a[layer].size() * 4)) << layer;
   }
 }
 
@@ -466,41 +290,6 @@ TEST(TieredCache, TheBudgetHoldsWhileEverythingMoves) {
   const TierReport report = rig.cache->report();
   EXPECT_EQ(report.n_exact + report.n_compressed + report.n_offloaded, 4000);
   EXPECT_EQ(report.n_compressed, 15 * 64);
-}
-
-TEST(TieredCache, FlashFaultsAreErrorsNotWrongAnswers) {
-  const auto shapes = shapes_for(2, 0);
-  const Sequence sequence(shapes, 1400);
-  for (int fault = 0; fault < 4; ++fault) {
-    FaultPlan plan;
-    const auto files = make_fault_file_system(real_file_system(), plan);
-    Rig rig(shapes, 2, MemoryBudget::kUnlimited, files.get());
-    for (int64_t at = 0; at < 1200; at += 200) {
-      ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
-    }
-    if (fault == 0) plan.fail_create = true;
-    if (fault == 1) plan.disk_full_at = 1 << 20;
-    const Status settled = rig.cache->settle(plan_of(rig.layout, 1, 2, 0, {}, true));
-    if (fault <= 1) {
-      EXPECT_FALSE(settled.ok()) << fault;
-      // RAM tiers are intact: the conversation can go on exactly.
-      std::vector<std::vector<float>> out;
-      rig.cache->set_exact_limit(INT64_MAX);
-      if (fault == 0) {
-        ASSERT_TRUE(sequence.feed(*rig.cache, 1200, 1210, &out).ok());
-        EXPECT_LT(relative_error(out[0], 0, sequence.oracle(0, 1200)), 2e-5);
-      }
-      continue;
-    }
-    ASSERT_TRUE(settled.ok());
-    if (fault == 2) plan.fail_read_at = plan.reads.load();
-    if (fault == 3) plan.flip_bit_in_read = plan.reads.load() + 1;
-    Status status;
-    for (int64_t at = 1200; at < 1240 && status.ok(); ++at)
-      status = sequence.feed(*rig.cache, at, at + 1);
-    EXPECT_EQ(status.code(), fault == 2 ? StatusCode::kIoError : StatusCode::kCorrupt)
-        << status.message();
-  }
 }
 
 }  // namespace
