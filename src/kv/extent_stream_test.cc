@@ -138,8 +138,9 @@ TEST_P(ExtentStreamTest, WhatWasReadAheadStaysWhenTheListGrows) {
   }
   const FlashStats stats = stream_->stats();
   EXPECT_EQ(stats.asked, 3 * (1 + 2 + 3 + 4 + 5 + 6 + 7 + 8));
-  // Only what was read ahead for the last step is more than was asked for.
-  EXPECT_LE(stats.reads, stats.asked + n_buffers());
+  // More than was asked for: what was read ahead for the last step, and what the new extent pushes
+  // out of a full ring, one of each layer.
+  EXPECT_LE(stats.reads, stats.asked + n_buffers() + 3 * 8);
 }
 
 TEST_P(ExtentStreamTest, AnyOrderIsServed) {

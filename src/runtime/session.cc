@@ -166,6 +166,7 @@ Status Session::read(std::span<const int32_t> tokens, const PrefillProgress& pro
   todo.insert(todo.end(), tokens.begin(), tokens.end());
   if (todo.empty()) return invalid_argument("the prompt is empty");
   TIERKV_RETURN_IF_ERROR(check_context(length() + static_cast<int64_t>(todo.size()), n_context_));
+  const int64_t n_sampled = static_cast<int64_t>(tokens_.size()) - length();
   tokens_.resize(length());
   const double start = now();
   const int64_t total = static_cast<int64_t>(todo.size());
@@ -174,7 +175,11 @@ Status Session::read(std::span<const int32_t> tokens, const PrefillProgress& pro
   for (int64_t done = 0; done < total;) {
     const int64_t n = std::min(at_once, total - done);
     const std::span<const int32_t> chunk(todo.data() + done, static_cast<size_t>(n));
-    TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_, cancel));
+    const Status status = decoder_->forward(chunk, *cache_, cancel);
+    if (!status.ok()) {
+      if (done == 0) tokens_.insert(tokens_.end(), todo.begin(), todo.begin() + n_sampled);
+      return status;
+    }
     tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
     done += n;
     if (progress) progress(done, total);
@@ -196,10 +201,20 @@ bool Session::rewind(int64_t n_tokens) {
   return true;
 }
 
+// The token that an answer ended with, or failed at, is read when the conversation goes on.
+Status Session::read_sampled(const std::atomic<bool>* cancel) {
+  if (length() == static_cast<int64_t>(tokens_.size())) return {};
+  const std::vector<int32_t> todo(tokens_.begin() + length(), tokens_.end());
+  TIERKV_RETURN_IF_ERROR(decoder_->forward(todo, *cache_, cancel));
+  decoder_->logits(static_cast<int64_t>(todo.size()) - 1, 1, logits_.as<float>());
+  return {};
+}
+
 Result<Generation> Session::generate(const GenerateOptions& options, const TextCallback& on_text,
                                      const std::atomic<bool>* cancel) {
   if (!settled_) return invalid_argument("a prompt must be read before an answer can be generated");
   TIERKV_RETURN_IF_ERROR(validate(options.sampling));
+  TIERKV_RETURN_IF_ERROR(read_sampled(cancel));
   Sampler sampler(options.sampling, engine_.kernels());
   Utf8Stream stream;
   Generation result;

@@ -126,6 +126,7 @@ class Session {
  private:
   Session(Engine& engine, const SessionOptions& options) : engine_(engine), options_(options) {}
   Status allocate();
+  Status read_sampled(const std::atomic<bool>* cancel);
   void predict();
   Status settle();
   // replan.cc
