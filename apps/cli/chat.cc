@@ -99,7 +99,7 @@ class Chat {
 
   Status open_session(int64_t n_prompt) {
     SessionOptions options;
-    TIERKV_ASSIGN_OR_RETURN(options.request, flags_.kv.request());
+    TIERKV_ASSIGN_OR_RETURN(options.request, flags_.kv.request(engine_));
     options.n_context = flags_.generation.n_context;
     options.request.n_prompt = n_prompt;
     options.request.n_expected =
@@ -172,6 +172,7 @@ void add_chat(CLI::App& app, int& exit_code) {
   chat->add_option("--system", flags->system, "system message");
   chat->add_option("-f,--file", flags->file, "document to talk about");
   flags->kv.add_to(*chat);
+  add_profile_flag(*chat, flags->kv.profile);
   flags->generation.add_to(*chat);
   chat->callback([flags, &exit_code] {
     const Status status = execute(*flags);

@@ -11,5 +11,6 @@ void add_inspect(CLI::App& app, int& exit_code);
 void add_eval(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_history(CLI::App& app, int& exit_code);
+void add_calibrate(CLI::App& app, int& exit_code);
 
 }  // namespace tierkv::cli

@@ -29,13 +29,14 @@ nlohmann::json result_json(const EvalResult& r) {
           {"kld_max", r.kld_max},
           {"top1", r.top1},
           {"bits_per_element", r.bits_per_element},
-          {"predicted_kld", r.predicted_kld},
-          {"predicted_kv_bytes", r.predicted_kv_bytes},
           {"n_replans", r.n_replans},
           {"n", r.n},
           {"n_exact", r.n_exact},
           {"n_compressed", r.n_compressed},
           {"n_offloaded", r.n_offloaded},
+          {"predicted_kld", r.predicted_kld},
+          {"plan_kld", r.plan.kld},
+          {"plan_ram_bytes", r.plan.ram_bytes},
           {"peak_rss_bytes", peak_resident_bytes()}};
 }
 
@@ -44,6 +45,7 @@ void print_text(const EvalResult& r) {
             << format("perplexity         %.4f (exact cache %.4f)\n", r.ppl, r.ppl_exact)
             << format("KL divergence      %.6f nats mean, %.6f 99th percentile, %.6f most\n", r.kld,
                       r.kld_p99, r.kld_max)
+            << format("  as predicted     %.6f\n", r.predicted_kld)
             << format("same top token     %.2f %%\n", 100 * r.top1)
             << format("bits per element   %.3f\n", r.bits_per_element)
             << format("tokens             %lld exact, %lld compressed, %lld on flash\n",
@@ -55,7 +57,7 @@ Status execute(const EvalFlags& flags) {
   TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.model.open());
   TIERKV_ASSIGN_OR_RETURN(const std::string text, read_text(flags.file));
   TIERKV_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, engine->tokenizer().encode(text, {}));
-  TIERKV_ASSIGN_OR_RETURN(const KvRequest request, flags.kv.request());
+  TIERKV_ASSIGN_OR_RETURN(const KvRequest request, flags.kv.request(*engine));
   EvalOptions options;
   options.prefix = flags.prefix;
   options.tokens = flags.tokens;
@@ -63,6 +65,7 @@ Status execute(const EvalFlags& flags) {
   options.kld_budget = request.kld_budget;
   options.flash_directory = request.flash_directory;
   options.n_expected = flags.expect;
+  options.accuracy = request.accuracy;
   if (!flags.kv_ram.empty()) {
     TIERKV_ASSIGN_OR_RETURN(options.kv_ram_bytes, parse_size(flags.kv_ram));
   }
@@ -116,11 +119,13 @@ void add_eval(CLI::App& app, int& exit_code) {
   eval->add_option("--tokens", flags->tokens, "tokens predicted after the prefix")
       ->capture_default_str();
   flags->kv.add_to(*eval);
+  add_profile_flag(*eval, flags->kv.profile);
   eval->add_option("--expect", flags->expect,
                    "new tokens move between tiers as in a run that expects so many (default: they "
                    "stay exact)")
       ->check(CLI::NonNegativeNumber);
-  eval->add_option("--kv-ram", flags->kv_ram, "RAM for the KV cache of the layout under test");
+  eval->add_option("--kv-ram", flags->kv_ram,
+                   "RAM for the KV under test (default: all that --ram leaves)");
   eval->add_option(
           "--activations", flags->activations,
           "f32: what the layout alone changes; int8: as the model runs, rounding noise included")

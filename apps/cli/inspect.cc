@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/report.h"
 #include "cli/terminal.h"
 
 namespace tierkv::cli {
@@ -13,6 +14,7 @@ namespace {
 
 struct InspectFlags {
   ModelFlags model;
+  std::string profile;
   bool tensors = false, metadata = false;
 };
 
@@ -68,13 +70,14 @@ struct FitRow {
   uint64_t exact, planned, no_flash;
 };
 
-std::vector<FitRow> fit_table(Engine& engine) {
+std::vector<FitRow> fit_table(Engine& engine, const AccuracyChoice& accuracy) {
   std::vector<FitRow> rows;
   for (int64_t tokens = 2048;; tokens *= 4) {
     const int64_t n = std::min(tokens, engine.spec().n_context - kDefaultExpectedOutput);
     if (n < 1) break;
     SessionOptions options;
     options.request.n_prompt = n;
+    options.request.accuracy = accuracy;
     options.request.flash_directory = default_flash_directory();
     FitRow row = {n, 0, Session::least_ram(engine, options), 0};
     options.request.flash_directory.clear();
@@ -90,13 +93,13 @@ std::vector<FitRow> fit_table(Engine& engine) {
 using MetadataList = std::vector<std::pair<std::string, std::string>>;
 
 nlohmann::json inspect_json(Engine& engine, const InspectFlags& flags,
-                            const MetadataList& metadata) {
+                            const AccuracyChoice& accuracy, const MetadataList& metadata) {
   const ModelSpec& spec = engine.spec();
   nlohmann::json types, fits = nlohmann::json::array();
   for (const auto& [name, total] : totals_by_type(engine.file())) {
     types[name] = {{"tensors", total.tensors}, {"bytes", total.bytes}};
   }
-  for (const FitRow& row : fit_table(engine)) {
+  for (const FitRow& row : fit_table(engine, accuracy)) {
     fits.push_back({{"prompt_tokens", row.tokens},
                     {"least_ram_exact", row.exact},
                     {"least_ram_no_flash", row.no_flash},
@@ -121,6 +124,7 @@ nlohmann::json inspect_json(Engine& engine, const InspectFlags& flags,
       {"weight_bytes", engine.weight_bytes()},
       {"tensor_types", types},
       {"chat_template", engine.chat_template().ok()},
+      {"accuracy", {{"source", accuracy.source}, {"file", accuracy.file}}},
       {"fits", fits},
   };
   if (flags.tensors) {
@@ -136,7 +140,8 @@ nlohmann::json inspect_json(Engine& engine, const InspectFlags& flags,
   return out;
 }
 
-void print_text(Engine& engine, const InspectFlags& flags, const MetadataList& metadata) {
+void print_text(Engine& engine, const InspectFlags& flags, const AccuracyChoice& accuracy,
+                const MetadataList& metadata) {
   const ModelSpec& spec = engine.spec();
   const KvLayout& kv = engine.kv_layout();
   const KvLayerShape& a = spec.layers[0].attention;
@@ -161,10 +166,11 @@ void print_text(Engine& engine, const InspectFlags& flags, const MetadataList& m
                         static_cast<long long>(total.tensors), format_size(total.bytes).c_str());
   }
   std::cout << format("  packed in RAM        %10s\n", format_size(engine.weight_bytes()).c_str())
-            << "\nthe least --ram for a prompt and 256 tokens of answer\n"
+            << "\naccuracy is predicted from " << accuracy_text(accuracy)
+            << "\n\nthe least --ram for a prompt and 256 tokens of answer\n"
             << format("  %10s  %12s  %18s  %12s\n", "prompt", "all exact", "without flash",
                       "with flash");
-  for (const FitRow& row : fit_table(engine)) {
+  for (const FitRow& row : fit_table(engine, accuracy)) {
     std::cout << format("  %10lld  %12s  %18s  %12s\n", static_cast<long long>(row.tokens),
                         format_size(row.exact).c_str(), format_size(row.no_flash).c_str(),
                         format_size(row.planned).c_str());
@@ -182,16 +188,17 @@ void print_text(Engine& engine, const InspectFlags& flags, const MetadataList& m
 
 Status execute(const InspectFlags& flags) {
   TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.model.open());
+  TIERKV_ASSIGN_OR_RETURN(const AccuracyChoice accuracy, read_accuracy(*engine, flags.profile));
   MetadataList metadata;
   if (flags.metadata) {
     TIERKV_ASSIGN_OR_RETURN(metadata, list_metadata(*engine));
   }
   if (flags.model.json) {
-    std::cout << inspect_json(*engine, flags, metadata)
+    std::cout << inspect_json(*engine, flags, accuracy, metadata)
                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
               << std::endl;
   } else {
-    print_text(*engine, flags, metadata);
+    print_text(*engine, flags, accuracy, metadata);
   }
   return {};
 }
@@ -203,6 +210,7 @@ void add_inspect(CLI::App& app, int& exit_code) {
   CLI::App* inspect =
       app.add_subcommand("inspect", "what is in a GGUF file, and what fits in which RAM budget");
   flags->model.add_to(*inspect);
+  add_profile_flag(*inspect, flags->profile);
   inspect->add_flag("--tensors", flags->tensors, "list the tensors");
   inspect->add_flag("--metadata", flags->metadata, "list the metadata");
   inspect->callback([flags, &exit_code] {

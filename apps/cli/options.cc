@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "cli/terminal.h"
+#include "runtime/profile.h"
 
 namespace tierkv::cli {
 
@@ -61,6 +62,26 @@ void KvFlags::set_costs(Engine& engine, KvRequest& request) const {
   const bool flash_may_be_used = engine.budget().limit() != MemoryBudget::kUnlimited;
   const std::string& directory = flash_may_be_used ? request.flash_directory : std::string();
   request.costs = device_costs(engine, directory, costs == "measure");
+}
+
+void add_profile_flag(CLI::App& app, std::string& profile) {
+  app.add_option("--profile", profile,
+                 "accuracy profile to plan with, or none (default: what tierkv calibrate wrote for "
+                 "the model)");
+}
+
+Result<AccuracyChoice> read_accuracy(const Engine& engine, const std::string& profile) {
+  Result<AccuracyChoice> accuracy =
+      choose_accuracy(real_file_system(), engine.file().path(), model_hash(engine.file()),
+                      engine.kv_layout(), profile);
+  if (accuracy.ok() && !accuracy->note.empty()) std::cerr << "note: " << accuracy->note << "\n";
+  return accuracy;
+}
+
+Result<KvRequest> KvFlags::request(const Engine& engine) const {
+  TIERKV_ASSIGN_OR_RETURN(KvRequest request, this->request());
+  TIERKV_ASSIGN_OR_RETURN(request.accuracy, read_accuracy(engine, profile));
+  return request;
 }
 
 Result<KvRequest> KvFlags::request() const {

@@ -26,14 +26,20 @@ struct ModelFlags {
 
 struct KvFlags {
   std::string kv, quality = "balanced", flash, flash_io = "auto", flash_overlap = "on";
-  std::string costs = "auto";
+  std::string costs = "auto", profile;
   bool no_flash = false;
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app);  // all but the profile: add_profile_flag
   Result<KvRequest> request() const;
+  // The same with the model's profile, if there is one.
+  Result<KvRequest> request(const Engine& engine) const;
   // What decoding costs here, for `request`, as --costs says; the engine is loaded.
   void set_costs(Engine& engine, KvRequest& request) const;
 };
+
+void add_profile_flag(CLI::App& app, std::string& profile);
+// Says on stderr when a profile was found that does not serve.
+Result<AccuracyChoice> read_accuracy(const Engine& engine, const std::string& profile);
 
 struct GenerationFlags {
   SamplingOptions sampling;

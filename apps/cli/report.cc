@@ -54,6 +54,11 @@ std::string tier_line(const char* name, int64_t tokens, uint64_t bytes, const st
 
 }  // namespace
 
+std::string accuracy_text(const AccuracyChoice& accuracy) {
+  if (!accuracy.file.empty()) return "the profile " + accuracy.file;
+  return "defaults for any model (tierkv calibrate measures this one)";
+}
+
 nlohmann::json report_json(Engine& engine, const Session& session, const Generation& generation) {
   const TierReport tiers = session.tiers();
   const Plan& plan = session.plan();
@@ -79,6 +84,8 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
         {"n_replans", session.n_replans()},
         {"predicted_kld", plan.kld},
         {"predicted_ms_per_token", plan.seconds_per_token * 1e3},
+        {"accuracy", session.accuracy().source},
+        {"profile", session.accuracy().file},
         {"predicted_kv_bytes", plan.ram_bytes}}},
       {"tiers",
        {{"n_exact", tiers.n_exact},
@@ -139,6 +146,10 @@ std::string report_text(Engine& engine, const Session& session, const Generation
     if (is_in_ram(session.flash_directory())) flash_note += "; its directory is in RAM (tmpfs)!";
   }
   out += tier_line("Tier-2 flash", tiers.n_offloaded, tiers.tier2_bytes, flash_note);
+  if (tiers.n_compressed > 0) {
+    out += format("KL divergence of about %.2g nats a token expected, from %s\n",
+                  session.plan().kld, accuracy_text(session.accuracy()).c_str());
+  }
   out += format("RAM: weights %s, scratch %s, staging %s, the process itself %s; peak %s of %s\n",
                 format_size(budget.used(MemoryKind::kWeights)).c_str(),
                 format_size(budget.used(MemoryKind::kScratch)).c_str(),

@@ -8,6 +8,9 @@
 
 namespace tierkv::cli {
 
+// "the profile FILE", or what plans without one rest on.
+std::string accuracy_text(const AccuracyChoice& accuracy);
+
 nlohmann::json report_json(Engine& engine, const Session& session, const Generation& generation);
 
 // The closing summary: plan, bytes in each tier, speed, peak RSS.

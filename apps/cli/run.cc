@@ -46,7 +46,7 @@ Status execute(const RunFlags& flags) {
   const GenerateOptions generate = flags.generation.generate_options();
   TIERKV_RETURN_IF_ERROR(validate(generate.sampling));
   SessionOptions options;
-  TIERKV_ASSIGN_OR_RETURN(options.request, flags.kv.request());
+  TIERKV_ASSIGN_OR_RETURN(options.request, flags.kv.request(*engine));
   options.request.n_prompt = static_cast<int64_t>(prompt.size());
   options.request.n_expected = flags.generation.expected_output();
   options.n_context = flags.generation.n_context;
@@ -103,6 +103,7 @@ void add_run(CLI::App& app, int& exit_code) {
                 "<|im_start|> included");
   run->add_flag("-q,--quiet", flags->quiet, "no closing summary");
   flags->kv.add_to(*run);
+  add_profile_flag(*run, flags->kv.profile);
   flags->generation.add_to(*run);
   flags->trace.add_to(*run);
   run->callback([flags, &exit_code] {

@@ -141,12 +141,12 @@ void PanelRow::dequantize(const WeightBlock& block, float* out) const {
   }
 }
 
-void pack_float_panel(int64_t element_bytes, const std::byte* rows, int64_t n_rows, int64_t n_cols,
-                      std::byte* panel) {
+template <int kElementBytes>
+void pack_float_panel(const std::byte* rows, int64_t n_rows, int64_t n_cols, std::byte* panel) {
   for (int64_t row = 0; row < n_rows; ++row) {
     for (int64_t c = 0; c < n_cols; ++c) {
-      std::memcpy(panel + (c * kPanelRows + row) * element_bytes,
-                  rows + (row * n_cols + c) * element_bytes, static_cast<size_t>(element_bytes));
+      std::memcpy(panel + (c * kPanelRows + row) * kElementBytes,
+                  rows + (row * n_cols + c) * kElementBytes, kElementBytes);
     }
   }
 }
@@ -169,7 +169,8 @@ void pack_panel(TensorType type, const std::byte* rows, int64_t n_rows, int64_t 
   const TensorTypeInfo& info = tensor_type_info(type);
   std::memset(panel, 0, packed_panel_bytes(type, n_cols));  // rows of padding, gaps
   if (!uses_quantized_input(type)) {
-    pack_float_panel(info.bytes, rows, n_rows, n_cols, panel);
+    const auto pack = info.bytes == 4 ? pack_float_panel<4> : pack_float_panel<2>;
+    pack(rows, n_rows, n_cols, panel);
     return;
   }
   WeightBlock block{};

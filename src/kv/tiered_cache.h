@@ -55,6 +55,8 @@ class TieredCache : public KvCache, private PageSource {
   TierReport report() const;
 
  private:
+  friend class CodecTrial;  // kv/codec_trial.h
+
   TieredCache(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
               ThreadPool& pool, int64_t max_chunk, FlashOptions flash, TieredAttention attention);
 

@@ -94,14 +94,27 @@ Decoder::Scratch Decoder::scratch() const {
 }
 
 Status Decoder::forward(std::span<const int32_t> tokens, KvCache& cache,
-                        const std::atomic<bool>* cancel) {
-  const int64_t n_tokens = static_cast<int64_t>(tokens.size());
+                        const std::atomic<bool>* cancel, const LayerInput& on_layer) {
   TIERKV_RETURN_IF_ERROR(embed(tokens));
+  return run_layers(0, static_cast<int64_t>(tokens.size()), cache, cancel, on_layer);
+}
+
+Status Decoder::forward_from(int first_layer, std::span<const float> x, KvCache& cache,
+                             const std::atomic<bool>* cancel) {
+  const int64_t n_tokens = static_cast<int64_t>(x.size()) / spec_.n_embd;
+  TIERKV_RETURN_IF_ERROR(check_chunk(n_tokens));
+  std::copy(x.begin(), x.end(), scratch().x);
+  return run_layers(first_layer, n_tokens, cache, cancel, {});
+}
+
+Status Decoder::run_layers(int first_layer, int64_t n_tokens, KvCache& cache,
+                           const std::atomic<bool>* cancel, const LayerInput& on_layer) {
   TIERKV_RETURN_IF_ERROR(cache.begin(n_tokens));
   matmul_.for_rows(n_tokens, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) rope_.fill(row, cache.length() + row);
   });
-  for (int layer = 0; layer < spec_.n_layers; ++layer) {
+  for (int layer = first_layer; layer < spec_.n_layers; ++layer) {
+    if (on_layer) on_layer(layer, scratch().x);
     Status status = run_layer(layer, n_tokens, cache);
     if (status.ok() && cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
       status = cancelled("stopped at the caller's request");
@@ -114,11 +127,14 @@ Status Decoder::forward(std::span<const int32_t> tokens, KvCache& cache,
   return cache.commit();
 }
 
+Status Decoder::check_chunk(int64_t n_tokens) const {
+  if (n_tokens >= 1 && n_tokens <= max_chunk_) return {};
+  return invalid_argument(
+      format("a chunk must have 1 to %lld tokens", static_cast<long long>(max_chunk_)));
+}
+
 Status Decoder::embed(std::span<const int32_t> tokens) {
-  if (tokens.empty() || static_cast<int64_t>(tokens.size()) > max_chunk_) {
-    return invalid_argument(
-        format("a chunk must have 1 to %lld tokens", static_cast<long long>(max_chunk_)));
-  }
+  TIERKV_RETURN_IF_ERROR(check_chunk(static_cast<int64_t>(tokens.size())));
   for (const int32_t token : tokens) {
     if (token < 0 || token >= spec_.n_vocab) {
       return invalid_argument(format("token id %d is outside the vocabulary of %lld", token,

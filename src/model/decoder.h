@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,11 +36,18 @@ class Decoder {
 
   // Where each layer's attention and matrix products are noted, if not null.
   void set_trace(Trace* trace) { trace_ = trace; }
+  // Gets the residual stream [n_tokens, n_embd] that enters a layer.
+  using LayerInput = std::function<void(int layer, const float* x)>;
 
   // Runs a chunk that follows what `cache` holds, and commits it there. On an error, and when
   // `cancel` becomes true between two layers (kCancelled), the cache is as it was.
   Status forward(std::span<const int32_t> tokens, KvCache& cache,
-                 const std::atomic<bool>* cancel = nullptr);
+                 const std::atomic<bool>* cancel = nullptr, const LayerInput& on_layer = {});
+
+  // The layers from `first_layer` on of a chunk whose residual stream [n_tokens, n_embd] there is
+  // known: measuring what a change in that layer does. The cache learns nothing of lower layers.
+  Status forward_from(int first_layer, std::span<const float> x, KvCache& cache,
+                      const std::atomic<bool>* cancel = nullptr);
 
   // Logits [n_rows, n_vocab] of rows [row, row + n_rows) of the last chunk.
   void logits(int64_t row, int64_t n_rows, float* out);
@@ -56,7 +64,10 @@ class Decoder {
           int64_t max_chunk, Activations activations);
 
   Scratch scratch() const;
+  Status check_chunk(int64_t n_tokens) const;
   Status embed(std::span<const int32_t> tokens);
+  Status run_layers(int first_layer, int64_t n_tokens, KvCache& cache,
+                    const std::atomic<bool>* cancel, const LayerInput& on_layer);
   Status run_layer(int index, int64_t n_tokens, KvCache& cache);
   void project_qkv(int index, int64_t n_tokens);
   void add_residual(const float* post_norm, int64_t n_tokens);

@@ -243,6 +243,32 @@ TEST(Decoder, CancellationLeavesTheCacheAsItWas) {
   EXPECT_EQ(rig.cache->length(), 3);
 }
 
+// A chunk from a layer on, given what entered it, ends as the whole chunk does.
+TEST(Decoder, GoesOnFromALayersInput) {
+  TinyShape shape;
+  shape.n_layers = 3;
+  Rig rig(TinyModel(shape), available_isas().back());
+  const std::vector<int32_t> prefix = {1, 2, 3, 4, 5, 6, 7}, chunk = {9, 8, 7, 6, 5};
+  ASSERT_TRUE(rig.decoder->forward(prefix, *rig.cache).ok());
+  std::vector<std::vector<float>> inputs;
+  const auto keep = [&](int layer, const float* x) {
+    EXPECT_EQ(layer, static_cast<int>(inputs.size()));
+    inputs.emplace_back(x, x + chunk.size() * shape.n_embd);
+  };
+  ASSERT_TRUE(rig.decoder->forward(chunk, *rig.cache, nullptr, keep).ok());
+  std::vector<float> whole(chunk.size() * shape.n_vocab), rest(whole.size());
+  rig.decoder->logits(0, static_cast<int64_t>(chunk.size()), whole.data());
+  ASSERT_EQ(inputs.size(), 3u);
+  for (int layer = 0; layer < 3; ++layer) {
+    ASSERT_TRUE(rig.cache->rewind(static_cast<int64_t>(prefix.size())));
+    ASSERT_TRUE(rig.decoder->forward_from(layer, inputs[layer], *rig.cache).ok());
+    EXPECT_EQ(rig.cache->length(), static_cast<int64_t>(prefix.size() + chunk.size()));
+    rig.decoder->logits(0, static_cast<int64_t>(chunk.size()), rest.data());
+    EXPECT_EQ(rest, whole) << layer;
+  }
+  EXPECT_EQ(rig.decoder->forward_from(0, {}, *rig.cache).code(), StatusCode::kInvalidArgument);
+}
+
 TEST(ModelSpec, RefusesContradictions) {
   const auto status_of = [](const std::string& key, auto value) {
     GgufTestWriter writer;

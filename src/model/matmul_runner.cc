@@ -10,6 +10,7 @@ namespace {
 // Weight bytes of one task: small enough to share evenly, large enough to be worth taking.
 constexpr uint64_t kTaskBytes = 96 << 10;
 constexpr int64_t kMaxJobs = 4;
+constexpr int64_t kWidenedPanels = 2;  // widened to float32 at once: the most that a tile takes
 
 // Panels of one task. Kernels stream four panels at once for few tokens and pair them up for many;
 // other numbers give the same bits and repeat some work.
@@ -19,12 +20,12 @@ int64_t panels_per_task(const PackedMatrix& w, int64_t n_tokens) {
   return std::max<int64_t>(4, by_bytes / 4 * 4);
 }
 
-// Scratch of one thread: the kernel's, and for kFloat32 a panel widened row by row, then packed.
+// Scratch of one thread: the kernel's, and for kFloat32 panels widened row by row, then packed.
 uint64_t thread_bytes(int64_t max_cols, Activations activations) {
   const uint64_t kernel = align64(matmul_scratch_bytes(max_cols));
   if (activations == Activations::kInt8) return kernel;
   return kernel + align64(kPanelRows * max_cols * sizeof(float)) +
-         align64(packed_panel_bytes(TensorType::kF32, max_cols));
+         align64(kWidenedPanels * packed_panel_bytes(TensorType::kF32, max_cols));
 }
 
 }  // namespace
@@ -85,21 +86,27 @@ void MatmulRunner::multiply(const float* x, int64_t n_tokens, int64_t n_cols,
   });
 }
 
-// Each panel becomes a float32 matrix of its own.
+// A few panels at a time become a float32 matrix of their own.
 void MatmulRunner::multiply_in_float(const MatmulJob& job, const MatmulInput& input,
                                      int64_t panel_begin, int64_t panel_end, std::byte* scratch) {
   const int64_t n_cols = job.w->n_cols;
   float* rows = reinterpret_cast<float*>(scratch + align64(matmul_scratch_bytes(n_cols)));
-  std::byte* panel =
+  std::byte* widened =
       reinterpret_cast<std::byte*>(rows) + align64(kPanelRows * n_cols * sizeof(float));
-  for (int64_t p = panel_begin; p < panel_end; ++p) {
-    const int64_t row = p * kPanelRows;
-    const int64_t n_rows = std::min<int64_t>(kPanelRows, job.w->n_rows - row);
-    for (int64_t i = 0; i < n_rows; ++i) unpack_row(*job.w, row + i, rows + i * n_cols);
-    pack_panel(TensorType::kF32, reinterpret_cast<const std::byte*>(rows), n_rows, n_cols, panel);
-    const PackedMatrix widened = {TensorType::kF32, n_rows, n_cols, panel};
-    kernels_.matmul->matmul(widened, input, 0, input.n_tokens, 0, 1, job.out + row, job.w->n_rows,
-                            scratch, nullptr);
+  for (int64_t first = panel_begin; first < panel_end; first += kWidenedPanels) {
+    const int64_t row = first * kPanelRows;
+    const int64_t end = std::min(first + kWidenedPanels, panel_end);
+    for (int64_t panel = first; panel < end; ++panel) {
+      const int64_t begin_row = panel * kPanelRows;
+      const int64_t n_rows = std::min<int64_t>(kPanelRows, job.w->n_rows - begin_row);
+      for (int64_t i = 0; i < n_rows; ++i) unpack_row(*job.w, begin_row + i, rows + i * n_cols);
+      pack_panel(TensorType::kF32, reinterpret_cast<const std::byte*>(rows), n_rows, n_cols,
+                 widened + (panel - first) * packed_panel_bytes(TensorType::kF32, n_cols));
+    }
+    const int64_t n_rows = std::min(end * kPanelRows, job.w->n_rows) - row;
+    const PackedMatrix matrix = {TensorType::kF32, n_rows, n_cols, widened};
+    kernels_.matmul->matmul(matrix, input, 0, input.n_tokens, 0, end - first, job.out + row,
+                            job.w->n_rows, scratch, nullptr);
   }
 }
 

@@ -65,12 +65,22 @@ Status validate(const PlanInput& in) {
   if (in.flash_allowed && !flash_makes_sense) {
     return invalid_argument("the speed of flash must be a positive number of bytes a second");
   }
+  const bool reach_makes_sense = !in.reach || (in.reach->exponent >= 0 && in.reach->exponent <= 8);
   if (!(in.kld_budget >= 0) || !is_amount(in.overlap_seconds) || !is_amount(in.step_seconds) ||
-      !std::all_of(in.heads.begin(), in.heads.end(), valid_head)) {
+      !reach_makes_sense || !std::all_of(in.heads.begin(), in.heads.end(), valid_head)) {
     return invalid_argument("KLD and seconds must be numbers that are not negative");
   }
   if (!bytes_in_range(in)) return invalid_argument("the plan's sizes in bytes are absurdly large");
   return in.bound_codecs.empty() ? Status() : find_options(in, in.bound_codecs).status();
+}
+
+std::shared_ptr<const std::vector<double>> shares_of(const PlanInput& in, int64_t pages) {
+  if (!in.reach) return nullptr;
+  const int64_t answer =
+      std::clamp<int64_t>(in.answer_tokens, 1, std::max<int64_t>(in.total_tokens, 1));
+  return std::make_shared<const std::vector<double>>(
+      tier1_shares(*in.reach, in.page_tokens, pages, in.min_sink_pages, in.min_window_pages,
+                   {in.total_tokens - answer, in.total_tokens}));
 }
 
 // Everything but what the codecs decide.
@@ -84,6 +94,7 @@ SplitProblem problem_without_codecs(const PlanInput& in) {
   p.ram_bytes = in.ram_bytes;
   p.fixed_bytes = in.fixed_bytes;
   p.kld_budget = in.kld_budget;
+  p.shares = shares_of(in, p.pages);
   p.flash_allowed = in.flash_allowed;
   p.overlap_seconds = in.overlap_seconds;
   for (const PlanHead& head : in.heads) {

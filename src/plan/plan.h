@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "plan/reach.h"
 
 namespace tierkv {
 
@@ -29,7 +31,7 @@ Result<CodecId> parse_codec(const std::string& name);  // inverse; K in 3,4,5,6,
 struct CodecOption {
   CodecId codec;
   uint64_t page_bytes = 0;       // of this head alone
-  double kld = 0;                // nats a token if all of the head's tokens were stored so
+  double kld = 0;                // nats a token if all tokens were stored so: PlanInput::reach
   double seconds_per_token = 0;  // of decode attention over one stored token
 };
 
@@ -52,6 +54,11 @@ struct PlanInput {
   int64_t min_sink_pages = 1;
   int64_t min_window_pages = 3;  // recent tokens kept exact, the page being filled included
   double kld_budget = 2e-3;      // nats a token
+  // What a part of the tokens in Tier-1 costs of the heads' KLD. Absent: its share of all pages.
+  // Else their KLD is of the setting in plan/reach.h, and the answer's tokens, the last
+  // answer_tokens of all, are those that read Tier-1.
+  std::optional<Reach> reach;
+  int64_t answer_tokens = 0;
   bool flash_allowed = true;
   double flash_bytes_per_second = 1e9;
   double overlap_seconds = 0;   // of flash reads a step that computation hides

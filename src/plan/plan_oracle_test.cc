@@ -41,6 +41,14 @@ Sums sum(const PlanInput& in, const Assignment& codecs) {
   return s;
 }
 
+double share_of(const PlanInput& in, int64_t pages, int64_t tier1) {
+  if (!in.reach) return 0;
+  const TokenRange answer = {
+      in.total_tokens - std::clamp<int64_t>(in.answer_tokens, 1, in.total_tokens), in.total_tokens};
+  return tier1_shares(*in.reach, in.page_tokens, pages, in.min_sink_pages, in.min_window_pages,
+                      answer)[static_cast<size_t>(tier1)];
+}
+
 // The model as plan.h and docs state it, for `exact` and `tier1` of all `pages`.
 std::optional<Outcome> outcome(const PlanInput& in, const Sums& s, int64_t pages, int64_t exact,
                                int64_t tier1) {
@@ -48,7 +56,10 @@ std::optional<Outcome> outcome(const PlanInput& in, const Sums& s, int64_t pages
   const bool flash = offloaded > 0;
   uint64_t ram = in.fixed_bytes + exact * s.exact_bytes + tier1 * s.codec_bytes;
   if (flash) ram += in.staging_bytes + in.extent_pages * s.exact_bytes;
-  const bool kld_fits = tier1 * s.kld <= in.kld_budget * pages || tier1 <= in.bound_tier1_pages;
+  const double share = share_of(in, pages, tier1);
+  const bool kld_fits =
+      (in.reach ? share * s.kld <= in.kld_budget : tier1 * s.kld <= in.kld_budget * pages) ||
+      tier1 <= in.bound_tier1_pages;
   if (ram > in.ram_bytes || !kld_fits || (flash && !in.flash_allowed)) return std::nullopt;
   const double tier1_tokens = static_cast<double>(tier1 * in.page_tokens);
   double seconds =
@@ -58,7 +69,8 @@ std::optional<Outcome> outcome(const PlanInput& in, const Sums& s, int64_t pages
         std::max(0.0, static_cast<double>(offloaded * s.exact_bytes) / in.flash_bytes_per_second -
                           in.overlap_seconds);
   }
-  return Outcome{seconds, flash, tier1 == 0 ? 0 : tier1 * s.kld / pages, ram};
+  const double kld = in.reach ? share * s.kld : tier1 == 0 ? 0 : tier1 * s.kld / pages;
+  return Outcome{seconds, flash, kld, ram};
 }
 
 void best_split(const PlanInput& in, const Assignment& codecs, std::optional<Outcome>& best) {
@@ -144,7 +156,11 @@ TEST(PlanOracle, EqualsBruteForceOverTheHullChain) {
   int fitting = 0, with_flash = 0, with_tier1 = 0;
   for (int round = 0; round < 2000; ++round) {
     SCOPED_TRACE(round);
-    const PlanInput in = random.input(1 + round % 3, round % 4, 12);
+    PlanInput in = random.input(1 + round % 3, round % 4, 12);
+    if (round % 3 == 0) {
+      in.reach = Reach{random.dyadic(8, 0.25)};
+      in.answer_tokens = random.below(in.total_tokens + 1);
+    }
     const auto plan = make_plan(in);
     expect_same(plan, brute_force_over_chain(in));
     if (::testing::Test::HasFailure()) return;

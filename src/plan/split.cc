@@ -18,15 +18,29 @@ double seconds(const SplitProblem& p, int64_t tier1, double offloaded_pages) {
 }
 
 double kld(const SplitProblem& p, int64_t tier1) {
+  if (p.shares) return (*p.shares)[static_cast<size_t>(tier1)] * p.kld;
   return tier1 == 0 ? 0 : static_cast<double>(tier1) * p.kld / static_cast<double>(p.pages);
 }
 
 bool within_kld(const SplitProblem& p, int64_t tier1) {
+  if (p.shares) return kld(p, tier1) <= p.kld_budget;
   return static_cast<double>(tier1) * p.kld <= p.kld_budget * static_cast<double>(p.pages);
 }
 
 // Most pages that the KLD budget lets into Tier-1.
 int64_t tier1_by_kld(const SplitProblem& p) {
+  if (p.shares) {
+    int64_t low = 0, high = p.pages;
+    while (low < high) {
+      const int64_t middle = high - (high - low) / 2;
+      if (within_kld(p, middle)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    return low;
+  }
   if (p.kld <= p.kld_budget) return p.pages;
   int64_t tier1 = static_cast<int64_t>(p.kld_budget * static_cast<double>(p.pages) / p.kld);
   while (tier1 > 0 && !within_kld(p, tier1)) --tier1;

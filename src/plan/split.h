@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
 namespace tierkv {
 
@@ -19,6 +21,8 @@ struct SplitProblem {
   uint64_t exact_page_bytes = 0, codec_page_bytes = 0;  // the codec's: no more than the exact ones
   double exact_seconds = 0, codec_seconds = 0;          // per token
   double kld = 0;                                       // with all tokens in Tier-1
+  // The part of it that t Tier-1 pages cost, for t = 0 .. pages, ascending; null: t / pages.
+  std::shared_ptr<const std::vector<double>> shares;
   double kld_budget = 0;
   bool flash_allowed = false;
   double flash_page_seconds = 0;  // to read one page of all heads

@@ -62,6 +62,7 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
   session.request.kld_budget = options.kld_budget;
   session.request.costs = options.costs;
   session.request.flash_directory = options.flash_directory;
+  session.request.accuracy = options.accuracy;
   session.activations = options.activations;
   session.attention = options.attention;
   return Session::create(engine, session);
@@ -89,58 +90,151 @@ Result<EvalResult> evaluate_exact(Engine& engine, std::span<const int32_t> text,
   return result;
 }
 
-Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_t> text,
+// What the exact cache says.
+class ExactSide {
+ public:
+  virtual ~ExactSide() = default;
+  // The logits [n, n_vocab] of predictions that follow text positions prefix + done and after.
+  virtual Result<const float*> logits(int64_t done, int64_t n) = 0;
+};
+
+// A session of its own, read step by step.
+class SecondSession : public ExactSide {
+ public:
+  SecondSession(std::unique_ptr<Session> session, std::span<const int32_t> text, int64_t n_vocab)
+      : session_(std::move(session)),
+        text_(text),
+        n_vocab_(n_vocab),
+        logits_(static_cast<size_t>(kStep * n_vocab)) {
+    session_->hold_new_tokens();
+  }
+  Result<const float*> logits(int64_t done, int64_t n) override {
+    TIERKV_RETURN_IF_ERROR(session_->score(
+        text_.subspan(static_cast<size_t>(done), static_cast<size_t>(n)), kStep,
+        [&](int64_t first, int64_t rows, const float* logits) {
+          std::copy(logits, logits + rows * n_vocab_, logits_.begin() + first * n_vocab_);
+        }));
+    return logits_.data();
+  }
+
+ private:
+  std::unique_ptr<Session> session_;
+  std::span<const int32_t> text_;  // after the prefix
+  int64_t n_vocab_;
+  std::vector<float> logits_;
+};
+
+// What the session under test said while it was still exact.
+class Remembered : public ExactSide {
+ public:
+  Remembered(std::vector<float> logits, int64_t n_vocab)
+      : logits_(std::move(logits)), n_vocab_(n_vocab) {}
+  Result<const float*> logits(int64_t done, int64_t) override {
+    return logits_.data() + done * n_vocab_;
+  }
+
+ private:
+  std::vector<float> logits_;
+  int64_t n_vocab_;
+};
+
+// A session that has read the prefix and settled it, and what the exact cache says.
+struct Comparison {
+  std::unique_ptr<Session> test;
+  std::unique_ptr<ExactSide> exact;
+};
+
+// One session can be read exactly, rewound and settled, if its cache forgets nothing and the exact
+// logits fit in memory: that halves the time.
+bool one_session_will_do(Engine& engine, const EvalOptions& options) {
+  constexpr int64_t kMostLogitBytes = 256 << 20;
+  return engine.budget().limit() == MemoryBudget::kUnlimited &&
+         engine.kv_layout().window_page_bytes == 0 && options.prefix > 1 &&
+         options.tokens * engine.spec().n_vocab * static_cast<int64_t>(sizeof(float)) <=
+             kMostLogitBytes;
+}
+
+Result<Comparison> compare_in_one_session(Engine& engine, std::span<const int32_t> text,
                                           const EvalOptions& options,
-                                          const EvalProgress& progress) {
-  const int64_t n_vocab = engine.spec().n_vocab, total = 2 * options.prefix + options.tokens;
+                                          const PrefillProgress& progress) {
+  const int64_t n_vocab = engine.spec().n_vocab;
+  TIERKV_ASSIGN_OR_RETURN(auto session, open_session(engine, options, options.kv, options.prefix));
+  session->hold_new_tokens();
+  TIERKV_RETURN_IF_ERROR(session->read(text.first(options.prefix), progress));
+  std::vector<float> exact(static_cast<size_t>(options.tokens * n_vocab));
+  for (int64_t done = 0; done + 1 < options.tokens; done += kStep) {
+    const int64_t n = std::min(kStep, options.tokens - 1 - done);
+    TIERKV_RETURN_IF_ERROR(session->score(text.subspan(options.prefix + done, n), kStep,
+                                          [&](int64_t first, int64_t rows, const float* logits) {
+                                            std::copy(logits, logits + rows * n_vocab,
+                                                      exact.begin() + (done + first) * n_vocab);
+                                          }));
+  }
+  // The prefix's last token is read once more: settling comes with reading.
+  if (!session->rewind(options.prefix - 1)) return internal_error("the exact cache can't go back");
+  TIERKV_RETURN_IF_ERROR(session->prefill(text.subspan(options.prefix - 1, 1)));
+  return Comparison{std::move(session), std::make_unique<Remembered>(std::move(exact), n_vocab)};
+}
+
+Result<Comparison> compare_in_two_sessions(Engine& engine, std::span<const int32_t> text,
+                                           const EvalOptions& options,
+                                           const PrefillProgress& progress) {
+  const auto prefix = text.first(options.prefix);
   TIERKV_ASSIGN_OR_RETURN(
       auto exact,
       open_session(engine, options, KvSpec{.forced = ForcedLayout::kExact}, options.prefix));
   TIERKV_ASSIGN_OR_RETURN(auto test, open_session(engine, options, options.kv, options.prefix));
-  int64_t offset = 0;
+  TIERKV_RETURN_IF_ERROR(exact->prefill(prefix, progress));
+  TIERKV_RETURN_IF_ERROR(test->prefill(prefix, progress));
+  return Comparison{std::move(test),
+                    std::make_unique<SecondSession>(std::move(exact), text.subspan(options.prefix),
+                                                    engine.spec().n_vocab)};
+}
+
+Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_t> text,
+                                          const EvalOptions& options,
+                                          const EvalProgress& progress) {
+  const int64_t n_vocab = engine.spec().n_vocab, total = options.prefix + options.tokens;
   const auto prefill_progress = [&](int64_t done, int64_t) {
-    if (progress) progress(offset + done, total);
+    if (progress) progress(done, total);
   };
-  TIERKV_RETURN_IF_ERROR(exact->prefill(text.first(options.prefix), prefill_progress));
-  offset = options.prefix;
-  TIERKV_RETURN_IF_ERROR(test->prefill(text.first(options.prefix), prefill_progress));
-  exact->hold_new_tokens();
-  if (options.n_expected == 0) test->hold_new_tokens();
-  TierReport tiers = test->tiers();
+  const auto compare =
+      one_session_will_do(engine, options) ? compare_in_one_session : compare_in_two_sessions;
+  TIERKV_ASSIGN_OR_RETURN(const Comparison sides, compare(engine, text, options, prefill_progress));
+  Session& test = *sides.test;
+  if (options.n_expected == 0) test.hold_new_tokens();
+  TierReport tiers = test.tiers();
 
   Tally tally(engine.kernels());
   // The prefix's last logits were computed before settling: the same for both.
-  tally.add(test->logits(), exact->logits(), text[options.prefix]);
-  std::vector<float> exact_logits(static_cast<size_t>(kStep * n_vocab));
+  tally.add(test.logits(), test.logits(), text[options.prefix]);
   for (int64_t done = 0; done + 1 < options.tokens;) {
     const int64_t n = std::min(kStep, options.tokens - 1 - done);
-    const std::span<const int32_t> step = text.subspan(options.prefix + done, n);
-    TIERKV_RETURN_IF_ERROR(
-        exact->score(step, kStep, [&](int64_t first, int64_t rows, const float* logits) {
-          std::copy(logits, logits + rows * n_vocab, exact_logits.begin() + first * n_vocab);
-        }));
-    TIERKV_RETURN_IF_ERROR(
-        test->score(step, kStep, [&](int64_t first, int64_t rows, const float* logits) {
+    TIERKV_ASSIGN_OR_RETURN(const float* exact, sides.exact->logits(done, n));
+    TIERKV_RETURN_IF_ERROR(test.score(
+        text.subspan(options.prefix + done, n), kStep,
+        [&](int64_t first, int64_t rows, const float* logits) {
           for (int64_t i = 0; i < rows; ++i) {
             const size_t vocab = static_cast<size_t>(n_vocab);
-            tally.add({logits + i * n_vocab, vocab},
-                      {exact_logits.data() + (first + i) * n_vocab, vocab},
+            tally.add({logits + i * n_vocab, vocab}, {exact + (first + i) * n_vocab, vocab},
                       text[options.prefix + done + first + i + 1]);
           }
           if (options.on_logits) options.on_logits(options.prefix + done + first, rows, logits);
         }));
     done += n;
-    if (progress) progress(2 * options.prefix + done, total);
+    if (progress) progress(options.prefix + done, total);
   }
-  if (options.n_expected > 0) tiers = test->tiers();
+  if (options.n_expected > 0) tiers = test.tiers();
   EvalResult result = tally.result();
-  result.n_replans = test->n_replans();
-  result.predicted_kld = test->plan().kld;
-  result.predicted_kv_bytes = test->plan().ram_bytes;
+  result.n_replans = test.n_replans();
   result.n_exact = tiers.n_exact;
   result.n_compressed = tiers.n_compressed;
   result.n_offloaded = tiers.n_offloaded;
   if (tiers.bits_per_element > 0) result.bits_per_element = tiers.bits_per_element;
+  result.plan = test.plan();
+  result.predicted_kld = predicted_kld(options.accuracy.model, result.plan.codecs, kPageTokens,
+                                       {kSinkPages, kSinkPages + tiers.n_compressed / kPageTokens},
+                                       {options.prefix, total});
   return result;
 }
 
@@ -173,13 +267,24 @@ LogSumExp log_sum_exp(std::span<const float> logits, const Kernels& kernels) {
 }
 
 double kl_divergence(std::span<const float> p, std::span<const float> q, const Kernels& kernels) {
-  const double p_norm = log_sum_exp(p, kernels).value, q_norm = log_sum_exp(q, kernels).value;
-  double kld = 0;
-  for (size_t i = 0; i < p.size(); ++i) {
-    const double log_p = p[i] - p_norm;
-    if (log_p > -40) kld += std::exp(log_p) * (log_p - (q[i] - q_norm));
+  constexpr size_t kBlock = 1024, kLanes = 8;
+  const LogSumExp p_norm = log_sum_exp(p, kernels), q_norm = log_sum_exp(q, kernels);
+  const float top = p[static_cast<size_t>(p_norm.argmax)];
+  double total = 0, sums[kLanes] = {};  // of exp(p - top), and of that times (p - q)
+  for (size_t begin = 0; begin < p.size(); begin += kBlock) {
+    float weight[kBlock] = {}, change[kBlock] = {};
+    const size_t n = std::min(kBlock, p.size() - begin);
+    total += kernels.vector->exp_sum(&p[begin], top, static_cast<int64_t>(n), weight);
+    for (size_t i = 0; i < n; ++i) change[i] = p[begin + i] - q[begin + i];
+    for (size_t i = 0; i < kBlock; i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        sums[lane] += static_cast<double>(weight[i + lane]) * change[i + lane];
+      }
+    }
   }
-  return kld;
+  double sum = 0;
+  for (const double lane : sums) sum += lane;
+  return sum / total - (p_norm.value - q_norm.value);
 }
 
 }  // namespace tierkv

@@ -27,6 +27,7 @@ struct EvalOptions {
   // that expects an answer of so many.
   int64_t n_expected = 0;
   std::string flash_directory;
+  AccuracyChoice accuracy;
   // kFloat32 isolates what the layout does: with kInt8, any change at all shows up as the rounding
   // noise of two runs whose activations round differently.
   Activations activations = Activations::kFloat32;
@@ -44,9 +45,9 @@ struct EvalResult {
   double top1 = 1;                           // share of positions with the same most likely token
   double bits_per_element = 16;              // of Tier-1
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens after settling, or at the end
-  double predicted_kld = 0;                                // by the last plan
-  uint64_t predicted_kv_bytes = 0;
+  double predicted_kld = 0;  // of this very layout and these predictions, by the accuracy model
   int64_t n_replans = 0;
+  Plan plan;  // the last; empty when the layout is exact
 };
 
 using EvalProgress = std::function<void(int64_t done, int64_t total)>;

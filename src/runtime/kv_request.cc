@@ -9,58 +9,22 @@
 namespace tierkv {
 namespace {
 
-constexpr int64_t kSinkPages = 1;
-constexpr int64_t kWindowPages = 3;
-constexpr CodecId kLadder[] = {{8, 8}, {8, 6}, {6, 6}, {6, 5}, {6, 4}, {5, 5}, {5, 4},
-                               {5, 3}, {4, 4}, {4, 3}, {4, 2}, {3, 3}, {3, 2}};
-
-// KLD of K and of V stored with so many bits in all layers of SmolLM2-135M, in nats a token; their
-// sum is the default for models without a profile (docs/decisions.md, "default accuracy table").
-double default_k_kld(int bits) {
-  switch (bits) {
-    case 8:
-      return 0.00001;
-    case 6:
-      return 0.00010;
-    case 5:
-      return 0.00035;
-    case 4:
-      return 0.0016;
-    default:
-      return 0.010;
-  }
-}
-double default_v_kld(int bits) {
-  switch (bits) {
-    case 8:
-      return 0.00001;
-    case 6:
-      return 0.00003;
-    case 5:
-      return 0.00010;
-    case 4:
-      return 0.00035;
-    case 3:
-      return 0.0014;
-    default:
-      return 0.012;
-  }
-}
-
-PlanHead make_plan_head(const KvLayout& layout, int layer, const DeviceCosts& costs) {
-  const KvLayerShape& shape = layout.shapes[layer];
+// `head`: its number among all n_heads of the full-attention layers.
+PlanHead make_plan_head(const KvLayerShape& shape, const KvRequest& request, size_t head,
+                        size_t n_heads) {
   PlanHead out;
   out.exact_page_bytes = exact_block_bytes(shape.head_dim);
-  out.exact_seconds_per_token = costs.exact_seconds(shape);
+  out.exact_seconds_per_token = request.costs.exact_seconds(shape);
   if (!rotated_head_dim_valid(shape.head_dim)) return out;
-  const double n_heads = static_cast<double>(layout.full_layers.size() * shape.n_kv_heads);
-  for (const CodecId codec : kLadder) {
-    CodecOption option;
-    option.codec = codec;
-    option.page_bytes = compressed_block_bytes(shape, codec);
-    option.kld = (default_k_kld(codec.k_bits) + default_v_kld(codec.v_bits)) / n_heads;
-    option.seconds_per_token = costs.codec_seconds(shape, codec);
-    out.options.push_back(option);
+  for (const uint8_t k_bits : kKeyWidths) {
+    for (const uint8_t v_bits : kValueWidths) {
+      CodecOption option;
+      option.codec = {k_bits, v_bits};
+      option.page_bytes = compressed_block_bytes(shape, option.codec);
+      option.kld = head_kld(request.accuracy.model, head, n_heads, option.codec);
+      option.seconds_per_token = request.costs.codec_seconds(shape, option.codec);
+      out.options.push_back(option);
+    }
   }
   return out;
 }
@@ -133,6 +97,8 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
   input.step_seconds = request.costs.step_seconds;
   input.overlap_seconds = request.costs.step_seconds;  // reading goes on while products are made
   input.flash_bytes_per_second = request.costs.flash_bytes_per_second;
+  input.reach = request.accuracy.model.reach;
+  input.answer_tokens = request.n_expected;
   input.flash_allowed = !request.flash_directory.empty();
   const int64_t total_pages = pages_for(input.total_tokens) + 1;
   input.fixed_bytes = std::min(layout.window_pages(chunk), total_pages) * layout.window_page_bytes;
@@ -141,11 +107,23 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
   // the staging ring, even if flash comes into use only once the answer passes the prediction.
   input.fixed_bytes += layout.full_page_bytes;
   if (input.flash_allowed) input.fixed_bytes += ExtentStream::staging_bytes(layout);
+  size_t n_heads = 0;
+  for (const int layer : layout.full_layers) n_heads += layout.shapes[layer].n_kv_heads;
   for (const int layer : layout.full_layers) {
-    input.heads.insert(input.heads.end(), layout.shapes[layer].n_kv_heads,
-                       make_plan_head(layout, layer, request.costs));
+    for (int head = 0; head < layout.shapes[layer].n_kv_heads; ++head) {
+      input.heads.push_back(
+          make_plan_head(layout.shapes[layer], request, input.heads.size(), n_heads));
+    }
   }
   return input;
+}
+
+Result<std::vector<CodecId>> codecs_of_bits(const PlanInput& input, double bits) {
+  double exact_page_bytes = 0;
+  for (const PlanHead& head : input.heads) {
+    exact_page_bytes += static_cast<double>(head.exact_page_bytes);
+  }
+  return codecs_within(input, static_cast<uint64_t>(exact_page_bytes * bits / 16));
 }
 
 Result<Plan> plan_request(const KvRequest& request, const PlanInput& input) {
@@ -153,12 +131,8 @@ Result<Plan> plan_request(const KvRequest& request, const PlanInput& input) {
   if (request.kv.bits_per_element == 0) {
     return make_forced_plan(input, *request.kv.forced, request.kv.codecs);
   }
-  uint64_t exact_page_bytes = 0;
-  for (const PlanHead& head : input.heads) exact_page_bytes += head.exact_page_bytes;
-  const double share = request.kv.bits_per_element / 16;
-  TIERKV_ASSIGN_OR_RETURN(
-      const std::vector<CodecId> codecs,
-      codecs_within(input, static_cast<uint64_t>(static_cast<double>(exact_page_bytes) * share)));
+  TIERKV_ASSIGN_OR_RETURN(const std::vector<CodecId> codecs,
+                          codecs_of_bits(input, request.kv.bits_per_element));
   return make_forced_plan(input, *request.kv.forced, codecs);
 }
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "kv/extent_stream.h"
 #include "kv/kv_layout.h"
+#include "plan/accuracy.h"
 #include "plan/plan.h"
 #include "runtime/device_costs.h"
 
@@ -31,9 +32,20 @@ inline constexpr double kDefaultKldBudget = 2e-3;
 
 // --flash-io: auto, uring, pool.
 Result<FlashBackend> parse_flash_io(const std::string& text);
+// Pages that every plan keeps exact: the first tokens, and the most recent.
+inline constexpr int64_t kSinkPages = 1;
+inline constexpr int64_t kWindowPages = 3;
 
 // Tokens of answer to expect when neither a history nor --expect says better.
 inline constexpr int64_t kDefaultExpectedOutput = 256;
+
+// What the planner's KLDs come from.
+struct AccuracyChoice {
+  AccuracyModel model = default_accuracy();
+  std::string source = "default";  // or "profile"
+  std::string file;                // of the profile
+  std::string note;  // a sentence when a profile was found but could not be used; else empty
+};
 
 struct KvRequest {
   int64_t n_prompt = 0;
@@ -44,12 +56,17 @@ struct KvRequest {
   std::string flash_directory;  // empty: flash is not allowed
   FlashBackend flash_io = FlashBackend::kAuto;
   FlashOverlap flash_overlap = FlashOverlap::kOn;
+  AccuracyChoice accuracy;
 };
 
-// The planner's input: sizes from the layout, costs and errors from the defaults measured in
-// docs/decisions.md. `ram_bytes` is what the whole KV side may take; chunks have `chunk` tokens.
+// The planner's input: sizes from the layout, errors from the request's accuracy model, costs from
+// the defaults measured in docs/decisions.md. `ram_bytes` is what the whole KV side may take;
+// chunks have `chunk` tokens.
 PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint64_t ram_bytes,
                           int64_t chunk);
+
+// The best codecs of so many bits an element of Tier-1, scales included.
+Result<std::vector<CodecId>> codecs_of_bits(const PlanInput& input, double bits);
 
 // A plan for the request, forced or chosen. Errors are in terms of `ram_bytes`.
 Result<Plan> plan_request(const KvRequest& request, const PlanInput& input);

@@ -118,6 +118,7 @@ class Session {
   // request.n_expected where a plan for the prediction would not do.
   const Prediction& prediction() const { return prediction_; }
   int64_t planned_output() const { return planned_output_; }
+  const AccuracyChoice& accuracy() const { return options_.request.accuracy; }
   const std::string& flash_directory() const { return options_.request.flash_directory; }
   FlashOverlap flash_overlap() const { return options_.request.flash_overlap; }
   // Keeps every further token exact in RAM, beyond the plan: evaluation.
