@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#include "model/model_spec.h"
 
 namespace tierkv::cli {
 namespace {

@@ -181,10 +181,11 @@ void ExtentStream::drop_reads() {
   }
 }
 
-std::byte* ExtentStream::begin_write() {
+std::byte* ExtentStream::begin_write(bool urgent) {
   if (writes_.size() >= most_writes()) return nullptr;
   filling_ = take_free();
   if (filling_ == nullptr) filling_ = take_stale();
+  if (filling_ == nullptr && urgent && writes_.empty()) filling_ = take_last();
   return filling_ == nullptr ? nullptr : buffers_[filling_ - slots_.data()].data() + kFlashBlock;
 }
 

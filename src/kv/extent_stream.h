@@ -43,8 +43,9 @@ class ExtentStream {
   Result<const std::byte*> next(int layer, size_t index);
 
   // A write, of which any number may be on its way: the payload's place, or null while no buffer
-  // can be had without waiting; then, the payload filled in, start_write().
-  std::byte* begin_write();
+  // can be had without waiting; then, the payload filled in, start_write(). `urgent`: somebody
+  // waits for it, so that with no other write on its way what was read ahead gives way.
+  std::byte* begin_write(bool urgent = false);
   void start_write(int layer, int64_t extent);
   struct Written {
     int layer;

@@ -90,6 +90,20 @@ TEST_P(ExtentStreamTest, StagingIsWhatThePlannerCounts) {
   EXPECT_EQ(budget_.used(MemoryKind::kStaging), ExtentStream::staging_bytes(layout_));
 }
 
+// Reading ahead has filled the ring with what will be asked for soon; a write that somebody waits
+// for must still find a buffer.
+TEST_P(ExtentStreamTest, WritesThatAreWaitedForGoBeforeReadingAhead) {
+  open_with(10);
+  const std::vector<int64_t> extents = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  stream_->set_extents(extents);
+  ASSERT_NO_FATAL_FAILURE(read(0, 0, extents));
+  writer_->add(20);
+  const Status written = writer_->wait_for(20);
+  EXPECT_TRUE(written.ok()) << written.message();
+  EXPECT_EQ(written_.back(), 20);
+  ASSERT_NO_FATAL_FAILURE(read_all(extents));
+}
+
 TEST_P(ExtentStreamTest, ReadsAcrossLayersAndStepsWhateverTheOverlap) {
   for (const FlashOverlap overlap : {FlashOverlap::kOn, FlashOverlap::kOff}) {
     for (const std::vector<int64_t>& extents :

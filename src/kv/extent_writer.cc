@@ -22,12 +22,12 @@ void ExtentWriter::pump() {
 }
 
 // The next layer of the first extent that has any left. False: none, or no buffer, or an error.
-bool ExtentWriter::start_one() {
+bool ExtentWriter::start_one(bool urgent) {
   const size_t n_layers = layout_.full_layers.size();
   const auto next = std::find_if(pending_.begin(), pending_.end(),
                                  [&](const Pending& p) { return p.n_started < n_layers; });
   if (next == pending_.end() || !failed_.ok()) return false;
-  std::byte* const payload = stream_.begin_write();
+  std::byte* const payload = stream_.begin_write(urgent);
   if (payload == nullptr) return false;
   const int layer = layout_.full_layers[next->n_started++];
   fill_(next->extent, layer, payload);
@@ -54,7 +54,7 @@ void ExtentWriter::collect(const ExtentStream::Written& written) {
 Status ExtentWriter::wait_for(int64_t extent) {
   failed_ = {};
   while (is_pending(extent)) {
-    if (start_one()) continue;
+    if (start_one(true)) continue;
     const auto written = stream_.next_written(true);
     if (!written) return failed_.ok() ? internal_error("no staging buffer to write from") : failed_;
     collect(*written);

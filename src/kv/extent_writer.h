@@ -42,7 +42,7 @@ class ExtentWriter {
   };
 
   void collect(const ExtentStream::Written& written);
-  bool start_one();
+  bool start_one(bool urgent = false);
 
   const KvLayout& layout_;
   ExtentStream& stream_;
