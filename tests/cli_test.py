@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import unittest
+import xml.etree.ElementTree
 
 TIERKV = os.environ.get("TIERKV", "build/bin/tierkv")
 MODELS = pathlib.Path(os.environ.get("TIERKV_MODELS", "models"))
@@ -600,6 +601,142 @@ class History(Case):
         tierkv("eval", "-m", SMOL, "-f", self.text("policy", 900), "--prefix", 64, "--tokens", 16)
         self.assertFalse(state.exists())
         self.refused("eval", "-m", SMOL, "-f", self.text("policy", 900), "--no-history", says="--no-history")
+
+
+class Plan(Case):
+    TIERS = ("n_exact", "n_compressed", "n_offloaded")
+
+    def plan(self, *arguments):
+        process = tierkv("plan", "-m", SMOL, "--json", *arguments)
+        self.assertEqual(process.returncode, 0, process.err)
+        return json.loads(process.out)
+
+    def test_a_run_does_what_was_planned(self):
+        """Page for page where the process's own size, which is measured, does not matter; else nearly."""
+        document = self.text("policy", Budget.DOCUMENT)
+        for more in (("--ram", "150M"), ("--kv", "k5v4"), ("--quality", "high")):
+            run = run_json("-f", document, "-p", "What is this about?", "-n", 8, "--expect", 300, "--ignore-eos",
+                           "--flash", self.flash, "--no-history", *more)
+            n_prompt = run["timings"]["prompt_n"]
+            planned = self.plan("--prompt-tokens", n_prompt, "--expect", 300, "--flash", self.flash, *more)
+            for tier in self.TIERS:
+                slack = 0 if "--ram" not in more else .05 * n_prompt
+                self.assertAlmostEqual(planned["plan"][tier], run["plan"][tier], delta=slack, msg=(more, tier))
+            self.assertAlmostEqual(planned["plan"]["kld"], run["plan"]["predicted_kld"], delta=1e-4)
+            if "--ram" not in more:
+                self.assertEqual(planned["plan"]["layout"]["codecs"], run["plan"]["codecs"])
+
+    def test_parts_are_the_context_and_bytes_the_ceiling(self):
+        out = self.plan("--prompt-tokens", 6000, "--expect", 256, "--ram", "150M", "--flash", self.flash)
+        parts, plan = out["plan"]["parts"], out["plan"]
+        self.assertEqual([part["part"] for part in parts], ["sinks", "tier1", "tier2", "window"])
+        self.assertEqual(sum(part["n_tokens"] for part in parts), 6256)
+        self.assertEqual(sum(plan[tier] for tier in self.TIERS), 6256)
+        for before, after in zip(parts, parts[1:]):
+            self.assertEqual(before["first_token"] + before["n_tokens"], after["first_token"])
+        self.assertEqual(sum(out["bytes"].values()), plan["ram_bytes"])
+        self.assertLessEqual(plan["ram_bytes"], 150 * MIB)
+        self.assertLess(sum(part["bytes"] for part in parts if part["in_ram"]), plan["kv_ram_bytes"])
+        self.assertEqual(sum(plan["codec_counts"].values()), 90)
+
+    def test_lifting_a_constraint_never_makes_it_slower(self):
+        out = self.plan("--prompt-tokens", 6000, "--ram", "150M", "--flash", self.flash)
+        time_now = out["plan"]["seconds_per_token"]
+        changes = {change["change"]: change for change in out["changes"]}
+        self.assertLessEqual({"no_ram_limit", "twice_the_ram", "no_kld_budget", "no_flash", "stricter_quality",
+                              "looser_quality"}, set(changes))
+        for name in ("no_ram_limit", "twice_the_ram", "no_kld_budget", "looser_quality"):
+            self.assertLessEqual(changes[name]["plan"]["seconds_per_token"], time_now * (1 + 1e-9), name)
+        binding = {name for name in ("no_ram_limit", "no_kld_budget")
+                   if changes[name]["plan"]["seconds_per_token"] < time_now * (1 - 1e-9)}
+        self.assertEqual(set(out["binding"]), binding)
+        self.assertIn("no_ram_limit", binding)  # a third of the context is on flash
+        self.assertFalse(changes["no_flash"]["fits"])  # the prompt could not be read
+        self.assertGreater(changes["no_flash"]["least_ram_bytes"], 150 * MIB)
+
+    def test_ladders(self):
+        out = self.plan("--prompt-tokens", 6000, "--ram", "150M", "--flash", self.flash)
+        for ladder in ("by_ram", "by_quality"):
+            times = [step["plan"]["seconds_per_token"] for step in out[ladder]]
+            self.assertGreater(len(times), 5)
+            self.assertEqual(times, sorted(times, reverse=True), ladder)  # more is never slower
+        for step in out["by_ram"]:
+            self.assertLessEqual(step["plan"]["ram_bytes"], step["ram_budget_bytes"])
+        for step in out["by_quality"]:
+            self.assertLessEqual(step["plan"]["kld"], step["kld_budget"] * (1 + 1e-9))
+        exact = tierkv("plan", "-m", SMOL, "--json", "--prompt-tokens", 6000, "--kv", "exact", "--ram",
+                       out["by_ram"][-1]["name"], "--flash", self.flash)
+        self.assertEqual(exact.returncode, 0, exact.err)  # the ladder ends where all exact fits
+
+    def test_without_a_ceiling_ram_does_not_bind(self):
+        out = self.plan("--prompt-tokens", 6000, "--flash", self.flash)
+        self.assertIsNone(out["ram_budget_bytes"])
+        self.assertFalse(out["plan"]["flash"])
+        self.assertNotIn("no_ram_limit", out["binding"])
+        exact = self.plan("--prompt-tokens", 6000, "--quality", "exact", "--flash", self.flash)
+        self.assertEqual(exact["plan"]["n_exact"], 6256)
+
+    def test_what_does_not_fit_is_refused_with_what_would_do(self):
+        for more in (("--flash", self.flash), ("--no-flash",), ("--kv", "exact", "--flash", self.flash),
+                     ("--kv", "k5v4", "--flash", self.flash)):
+            arguments = ("plan", "-m", SMOL, "--prompt-tokens", 6000, *more)
+            refused = self.refused(*arguments, "--ram", "105M", says="give at least --ram ")
+            least = refused.err.split("give at least --ram ")[1].split()[0].rstrip(".;")
+            fitting = tierkv(*arguments, "--ram", least)
+            self.assertEqual(fitting.returncode, 0, fitting.err)
+        self.assertIn("this much would do with flash", self.refused(
+            "plan", "-m", SMOL, "--prompt-tokens", 6000, "--no-flash", "--ram", "150M", says="at least").err)
+        self.refused("plan", "-m", SMOL, "--prompt-tokens", 9000, says="context of 8192")
+        self.refused("plan", "-m", SMOL, says="--prompt-tokens")
+        self.refused("plan", "-m", SMOL, "--prompt-tokens", 100, "--svg", "/nowhere/x.svg", says="/nowhere/x.svg")
+
+    def test_no_weights_are_read(self):
+        code, rss = peak_rss("plan", "-m", SMOL, "--prompt-tokens", "6000")
+        self.assertEqual(code, 0)
+        self.assertLess(rss, 60 * MIB)  # of weights alone there are 92 MiB
+
+    def test_text(self):
+        out = tierkv("plan", "-m", GEMMA, "--prompt-tokens", 20000, "--ram", "400M", "--flash", self.flash)
+        self.assertEqual(out.returncode, 0, out.err)
+        for words in ("where the context would be kept", "Tier-0, first tokens", "predicted", "what each constraint costs",
+                      "binds", "the best plan by RAM", "the best plan by quality"):
+            self.assertIn(words, out.out)
+
+    def test_svg(self):
+        """Well-formed; the context's bar is to scale; a cell of two halves for every KV head."""
+        path = self.tmp / "plan.svg"
+        out = self.plan("--prompt-tokens", 6000, "--ram", "150M", "--flash", self.flash, "--svg", path)
+        root = xml.etree.ElementTree.parse(path).getroot()
+        name = "{http://www.w3.org/2000/svg}"
+        rects = root.findall(name + "rect")
+        parts = out["plan"]["parts"]
+        for part, rect in zip(parts, rects):
+            if part["n_tokens"] > 100:
+                self.assertAlmostEqual(float(rect.get("width")), part["n_tokens"] / 6256 * 880, delta=2)
+        words = " ".join(text.text for text in root.findall(name + "text"))
+        for part in parts:
+            self.assertIn(f"{part['n_tokens']:,} tokens", words)
+        self.assertGreaterEqual(len(rects), len(parts) + 180)
+        for rect in rects:
+            self.assertLessEqual(float(rect.get("x")) + float(rect.get("width")), 960)
+
+    def test_ablation(self):
+        """Each freedom more is never slower; and nothing passes its budgets."""
+        rows = self.plan("--prompt-tokens", 6000, "--flash", self.flash, "--ablation")["ablation"]
+        self.assertGreater(len(rows), 15)
+        n_faster = 0
+        for row in rows:
+            plans = {plan["rule"]: plan for plan in row["plans"]}
+            self.assertIn("joint", plans)
+            for plan in plans.values():
+                self.assertLessEqual(plan["ram_bytes"], row["ram_budget_bytes"])
+                self.assertLessEqual(plan["kld"], row["kld_budget"] * (1 + 1e-9))
+            times = [plans[rule]["seconds_per_token"] for rule in ("fixed", "uniform", "refined") if rule in plans]
+            self.assertEqual(times, sorted(times, reverse=True))
+            # The joint plan is searched for along a chain that changes one of 90 heads at a time.
+            self.assertLessEqual(plans["joint"]["seconds_per_token"], times[-1] * 1.01)
+            n_faster += plans["joint"]["seconds_per_token"] < .99 * times[-1]
+        self.assertGreater(n_faster, 0)
 
 
 class Oracle(Case):

@@ -6,16 +6,12 @@
 
 #include "base/size.h"
 #include "plan/hull_chain.h"
+#include "plan/problem.h"
+#include "plan/quality.h"
 #include "plan/split.h"
 
 namespace tierkv {
 namespace {
-
-struct Quality {
-  const char* name;
-  double kld;
-};
-constexpr Quality kQualities[] = {{"high", 5e-4}, {"balanced", 2e-3}, {"compact", 1e-2}};
 
 bool is_amount(double value) { return std::isfinite(value) && value >= 0; }
 
@@ -83,7 +79,8 @@ std::shared_ptr<const std::vector<double>> shares_of(const PlanInput& in, int64_
                    {in.total_tokens - answer, in.total_tokens}));
 }
 
-// Everything but what the codecs decide.
+}  // namespace
+
 SplitProblem problem_without_codecs(const PlanInput& in) {
   SplitProblem p;
   p.tokens = in.total_tokens;
@@ -123,6 +120,8 @@ Result<CodecOption> find_option(const PlanHead& head, CodecId codec) {
   return invalid_argument("a KV head of this model has no codec " + codec_name(codec));
 }
 
+namespace {
+
 Result<Assignment> find_options(const PlanInput& in, const std::vector<CodecId>& codecs) {
   if (codecs.size() != 1 && codecs.size() != in.heads.size()) {
     return invalid_argument(format("the layout has codecs for %zu KV heads, the model has %zu",
@@ -142,6 +141,8 @@ HullChain chain_of(const PlanInput& in) {
   return HullChain(*find_options(in, in.bound_codecs), problem_without_codecs(in));
 }
 
+}  // namespace
+
 Plan to_plan(const PlanInput& in, const Split& split, const Assignment& codecs) {
   Plan plan;
   plan.sink_pages = std::min(in.min_sink_pages, split.exact);
@@ -159,6 +160,8 @@ Plan to_plan(const PlanInput& in, const Split& split, const Assignment& codecs) 
   plan.seconds_per_token = in.step_seconds + split.seconds;
   return plan;
 }
+
+namespace {
 
 std::string needs(const PlanInput& in, uint64_t least) {
   return format(

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kv/extent_stream.h"
+#include "plan/quality.h"
 
 namespace tierkv {
 namespace {
@@ -65,10 +66,9 @@ Result<KvSpec> parse_kv_spec(const std::string& text) {
 }
 
 Result<double> parse_quality(const std::string& text) {
-  if (text == "exact") return 0.0;
-  if (text == "high") return 5e-4;
-  if (text == "balanced") return 2e-3;
-  if (text == "compact") return 1e-2;
+  for (const Quality& quality : kQualities) {
+    if (text == quality.name) return quality.kld;
+  }
   const std::optional<double> value = parse_number(text);
   if (!value || !(*value >= 0 && *value <= 10)) {
     return invalid_argument("quality \"" + text +
@@ -142,6 +142,10 @@ int64_t prefill_pages(const KvLayout& layout, const PlanInput& input) {
   return static_cast<int64_t>((input.ram_bytes - input.fixed_bytes) / layout.full_page_bytes);
 }
 
+bool prompt_needs_flash(const KvLayout& layout, const KvRequest& request, const PlanInput& input) {
+  return input.flash_allowed && pages_for(request.n_prompt) > prefill_pages(layout, input);
+}
+
 int64_t exact_page_limit(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
                          const Plan& plan) {
   const int64_t planned = plan.sink_pages + plan.window_pages;
@@ -168,7 +172,8 @@ Status check_prefill(const KvLayout& layout, const KvRequest& request, const Pla
 
 uint64_t least_kv_ram(const KvLayout& layout, const KvRequest& request, int64_t chunk) {
   const auto fits = [&](uint64_t ram) {
-    const PlanInput input = make_plan_input(layout, request, ram, chunk);
+    PlanInput input = make_plan_input(layout, request, ram, chunk);
+    input.flash_in_use = prompt_needs_flash(layout, request, input);
     return check_prefill(layout, request, input, chunk).ok() && plan_request(request, input).ok();
   };
   uint64_t low = 0, high = 1 << 20;

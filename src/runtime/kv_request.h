@@ -74,6 +74,9 @@ Result<Plan> plan_request(const KvRequest& request, const PlanInput& input);
 // Exact pages that may be in RAM while the prompt is read.
 int64_t prefill_pages(const KvLayout& layout, const PlanInput& input);
 
+// Whether reading the prompt brings flash into use: its exact pages are more than RAM may hold.
+bool prompt_needs_flash(const KvLayout& layout, const KvRequest& request, const PlanInput& input);
+
 // Exact pages that may be in RAM once the prompt has been read: the plan's; where it keeps all of
 // them exact, as many as there is RAM for, should the answer become longer than expected.
 int64_t exact_page_limit(const KvLayout& layout, const KvRequest& request, const PlanInput& input,

@@ -109,6 +109,26 @@ Status Session::check_fits(Engine& engine, const SessionOptions& options) {
       format_size_argument(least + (1 << 20)).c_str()));
 }
 
+Result<Forecast> Session::forecast(Engine& engine, const SessionOptions& options) {
+  TIERKV_RETURN_IF_ERROR(check_fits(engine, options));
+  const KvRequest& request = options.request;
+  Forecast forecast;
+  forecast.ram_limit = engine.budget().limit();
+  forecast.chunk = choose_chunk(engine, options);
+  forecast.weight_bytes = engine.weight_bytes();
+  forecast.overhead_bytes = engine.budget().used(MemoryKind::kOverhead);
+  forecast.scratch_bytes = fixed_scratch(engine, options, forecast.chunk);
+  const uint64_t kv_ram =
+      std::min(available(engine) - forecast.scratch_bytes, options.kv_ram_bytes);
+  PlanInput& input = forecast.input;
+  input = make_plan_input(engine.kv_layout(), request, kv_ram, forecast.chunk);
+  input.total_tokens = std::min(request.n_prompt + std::max<int64_t>(request.n_expected, 1),
+                                context_of(engine, options));
+  input.flash_in_use = prompt_needs_flash(engine.kv_layout(), request, input);
+  TIERKV_ASSIGN_OR_RETURN(forecast.plan, plan_request(request, input));
+  return forecast;
+}
+
 Result<std::unique_ptr<Session>> Session::create(Engine& engine, const SessionOptions& options) {
   if (!engine.loaded()) return internal_error("the engine's weights are not loaded");
   engine.measure_overhead();

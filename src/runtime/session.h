@@ -14,6 +14,7 @@
 #include "kv/tiered_cache.h"
 #include "model/decoder.h"
 #include "runtime/engine.h"
+#include "runtime/forecast.h"
 #include "runtime/history.h"
 #include "runtime/kv_request.h"
 #include "runtime/prompt_fingerprint.h"
@@ -79,6 +80,9 @@ class Session {
   static Status check_fits(Engine& engine, const SessionOptions& options);
   // The least --ram with which check_fits succeeds.
   static uint64_t least_ram(Engine& engine, const SessionOptions& options);
+  // What create(), a prompt of request.n_prompt tokens and its settling would come to, answer of
+  // request.n_expected tokens included; or what check_fits answers. No weights needed.
+  static Result<Forecast> forecast(Engine& engine, const SessionOptions& options);
 
   // Reads tokens after those so far. The first call plans and settles at its end, for an answer as
   // long as the history predicts. On an error or cancellation the tokens that were committed stay.
