@@ -64,7 +64,7 @@ class PlannedFaults : public IoHook {
 class FaultFile : public File {
  public:
   FaultFile(std::unique_ptr<File> inner, FaultPlan& plan)
-      : inner_(std::move(inner)), faults_(plan) {}
+      : inner_(std::move(inner)), plan_(plan), faults_(plan) {}
 
   Status read_at(uint64_t offset, std::span<std::byte> out) override {
     return run({IoKind::kRead, name(), offset, out},
@@ -77,6 +77,13 @@ class FaultFile : public File {
   }
   Result<uint64_t> size() override { return inner_->size(); }
   void drop_cache(uint64_t offset, uint64_t length) override { inner_->drop_cache(offset, length); }
+  Status sync() override {
+    if (due(plan_.fail_sync_at, plan_.syncs++)) return os_error("saving " + name(), EIO);
+    return inner_->sync();
+  }
+  void discard(uint64_t offset, uint64_t length) override { inner_->discard(offset, length); }
+  Status publish() override { return inner_->publish(); }
+  bool still_named() override { return inner_->still_named(); }
   const std::string& name() const override { return inner_->name(); }
   int descriptor() const override { return inner_->descriptor(); }
   IoHook* hook() override { return &faults_; }
@@ -95,6 +102,7 @@ class FaultFile : public File {
   }
 
   std::unique_ptr<File> inner_;
+  FaultPlan& plan_;
   PlannedFaults faults_;
 };
 
@@ -104,6 +112,15 @@ class FaultFileSystem : public FileSystem {
 
   Result<std::unique_ptr<File>> open_read(const std::string& path) override {
     return wrap(inner_.open_read(path));
+  }
+
+  Result<std::unique_ptr<File>> open_exclusive(const std::string& path) override {
+    return wrap(inner_.open_exclusive(path));
+  }
+
+  Result<std::unique_ptr<File>> create_exclusive(const std::string& path) override {
+    if (plan_.fail_create) return io_error("creating " + path + ": injected EACCES");
+    return wrap(inner_.create_exclusive(path));
   }
 
   Result<std::unique_ptr<File>> create_scratch(const std::string& directory) override {

@@ -23,8 +23,9 @@ struct FaultPlan {
   std::atomic<int64_t> tear_write_at{kNever};     // this write stores only its first half, silently
   std::atomic<int64_t> short_every{0};            // each n-th call moves one block; 0: none
   std::atomic<int64_t> delay_us{0};               // of every call
-  std::atomic<bool> fail_create{false};           // create_scratch gives EACCES
-  std::atomic<int64_t> reads{0}, writes{0}, bytes_written{0};  // so far
+  std::atomic<int64_t> fail_sync_at{kNever};      // this sync and all later ones give EIO
+  std::atomic<bool> fail_create{false};           // what makes private files gives EACCES
+  std::atomic<int64_t> reads{0}, writes{0}, bytes_written{0}, syncs{0};  // so far
 };
 
 // `inner` and `plan` must outlive what this makes.

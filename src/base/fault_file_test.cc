@@ -157,5 +157,28 @@ TEST_F(FaultFileTest, OpenedFilesHaveTheFaultsToo) {
   EXPECT_EQ((*file)->read_at(0, blocks_->data).code(), StatusCode::kIoError);
 }
 
+TEST_F(FaultFileTest, SyncFails) {
+  plan_.fail_sync_at = 1;
+  EXPECT_TRUE(file_->sync().ok());
+  EXPECT_EQ(file_->sync().code(), StatusCode::kIoError);
+  EXPECT_EQ(plan_.syncs, 2);
+}
+
+TEST_F(FaultFileTest, ExclusiveFilesHaveTheFaultsToo) {
+  const std::string path = directory_ + "/session";
+  auto file = file_system_->create_exclusive(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  ASSERT_TRUE((*file)->publish().ok());
+  EXPECT_TRUE((*file)->still_named());
+  plan_.fail_write_at = 0;
+  EXPECT_EQ((*file)->write_at(0, blocks_->data).code(), StatusCode::kIoError);
+  file->reset();
+  plan_.fail_create = true;
+  EXPECT_EQ(file_system_->create_exclusive(path).status().code(), StatusCode::kIoError);
+  auto opened = file_system_->open_exclusive(path);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ((*opened)->write_at(0, blocks_->data).code(), StatusCode::kIoError);
+}
+
 }  // namespace
 }  // namespace tierkv

@@ -25,8 +25,17 @@ class File {
   virtual Result<uint64_t> size() = 0;
   // Hint: the page cache may forget this range. Never fails.
   virtual void drop_cache(uint64_t offset, uint64_t length) = 0;
+  // Everything written so far, and the size, has reached the disk.
+  virtual Status sync() { return {}; }
+  // Hint: nobody needs this range any more; it may read as zeros and its space may be freed.
+  virtual void discard(uint64_t, uint64_t) {}
   // The path, for messages.
   virtual const std::string& name() const = 0;
+
+  // Of files from create_exclusive: gives the file its name, for good, unless that is taken.
+  virtual Status publish() { return unsupported(name() + " can't be given a name"); }
+  // Whether the path still leads to this file: nobody removed it or put another in its place.
+  virtual bool still_named() { return true; }
 
   // For I/O past the calls above (io_uring): an open descriptor, or -1 when there is none, and what
   // must be asked before and after each transfer through it, or null.
@@ -43,6 +52,16 @@ class FileSystem {
 
   // An empty file to read and write under this name; what was there is lost.
   virtual Result<std::unique_ptr<File>> create(const std::string& path) {
+    return unsupported("no file can be made at " + path);
+  }
+
+  // Both lock the file against every other process for as long as it is open (kResourceExhausted
+  // when another has it), and use O_DIRECT as create_scratch does. The second makes a private file
+  // (0600) that has no name, and so vanishes with the process, until it is published.
+  virtual Result<std::unique_ptr<File>> open_exclusive(const std::string& path) {
+    return unsupported("no file can be locked at " + path);
+  }
+  virtual Result<std::unique_ptr<File>> create_exclusive(const std::string& path) {
     return unsupported("no file can be made at " + path);
   }
 

@@ -228,5 +228,89 @@ TEST_F(FileTest, CreatedFilesHaveTheirNameAndNothingElse) {
   EXPECT_THAT(none.message(), HasSubstr("no/such/place"));
 }
 
+class ExclusiveFile : public FileTest {
+ protected:
+  std::unique_ptr<File> must_make(const std::string& name) {
+    auto file = real_file_system().create_exclusive(path(name));
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    return file.ok() ? std::move(*file) : nullptr;
+  }
+  Status open(const std::string& name) {
+    return real_file_system().open_exclusive(path(name)).status();
+  }
+};
+
+TEST_F(ExclusiveFile, HasNoNameUntilItIsPublished) {
+  {
+    auto dropped = must_make("a");
+    ASSERT_NE(dropped, nullptr);
+    EXPECT_EQ(open("a").code(), StatusCode::kNotFound);
+  }
+  EXPECT_TRUE(fs::is_empty(directory_));
+  auto file = must_make("a");
+  ASSERT_NE(file, nullptr);
+  EXPECT_FALSE(file->still_named());
+  ASSERT_TRUE(file->sync().ok());
+  ASSERT_TRUE(file->publish().ok());
+  EXPECT_TRUE(file->still_named());
+  struct stat info;
+  ASSERT_EQ(stat(path("a").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(ExclusiveFile, NeverTakesANameThatIsThere) {
+  make_file("a", "precious");
+  auto file = must_make("a");
+  ASSERT_NE(file, nullptr);
+  const Status status = file->publish();
+  EXPECT_EQ(status.code(), StatusCode::kIoError);
+  EXPECT_THAT(status.message(), HasSubstr("File exists"));
+  EXPECT_EQ(fs::file_size(path("a")), 8u);
+}
+
+TEST_F(ExclusiveFile, IsLockedForAsLongAsItIsOpen) {
+  auto file = must_make("a");
+  ASSERT_NE(file, nullptr);
+  ASSERT_TRUE(file->publish().ok());
+  const Status status = open("a");
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("in use by another process"));
+  file.reset();
+  auto again = real_file_system().open_exclusive(path("a"));
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(open("a").code(), StatusCode::kResourceExhausted);
+}
+
+TEST_F(ExclusiveFile, KnowsWhenItsNameLeadsElsewhere) {
+  auto file = must_make("a");
+  ASSERT_NE(file, nullptr);
+  ASSERT_TRUE(file->publish().ok());
+  fs::remove(path("a"));
+  EXPECT_FALSE(file->still_named());
+  make_file("a", "another");
+  EXPECT_FALSE(file->still_named());
+}
+
+TEST_F(ExclusiveFile, OpensOnlyRegularFiles) {
+  EXPECT_EQ(open("none").code(), StatusCode::kNotFound);
+  EXPECT_NE(real_file_system().open_exclusive(directory_).status().code(), StatusCode::kOk);
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(open("pipe").code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(ExclusiveFile, DiscardedRangesReadAsZerosAndTakeNoSpace) {
+  auto file = must_make("a");
+  ASSERT_NE(file, nullptr);
+  alignas(4096) static std::byte block[8192];
+  std::memset(block, 7, sizeof block);
+  ASSERT_TRUE(file->write_at(0, block).ok());
+  ASSERT_TRUE(file->sync().ok());
+  file->discard(0, 4096);
+  ASSERT_TRUE(file->read_at(0, block).ok());
+  if (block[0] == std::byte{7}) GTEST_SKIP() << "this file system can't free parts of files";
+  EXPECT_EQ(std::count(block, block + 8192, std::byte{0}), 4096);
+  EXPECT_EQ(*file->size(), 8192u);
+}
+
 }  // namespace
 }  // namespace tierkv
