@@ -34,9 +34,9 @@ struct Prediction {
 // The rule's settings; docs/decisions.md has what others gave.
 struct PredictorOptions {
   int n_neighbours = 8;
-  int least_neighbours = 3;       // with fewer that are alike, the whole history speaks
-  double least_similarity = 0.2;  // cosine from which on a request is alike
-  double quantile = 0.8;
+  int least_neighbours = 2;       // with fewer that are alike, the whole history speaks
+  double least_similarity = 0.2;  // positive: the cosine from which on a request is alike
+  double quantile = 0.55;
 };
 
 // The quantile of the neighbours' lengths, weighted by similarity; without neighbours that of all

@@ -30,6 +30,8 @@ constexpr char kInsert[] =
 constexpr char kTrim[] =
     "DELETE FROM request WHERE model = ?1 AND id <= (SELECT id FROM request WHERE model = ?1 ORDER "
     "BY id DESC LIMIT 1 OFFSET ?2)";
+constexpr char kNewest[] =  // of a model, oldest first
+    "WHERE id IN (SELECT id FROM request WHERE model = ?1 ORDER BY id DESC LIMIT ?2) ORDER BY id";
 constexpr char kSelect[] =
     "SELECT model, model_name, fingerprint, prompt_tokens, output_tokens, stop, time FROM request ";
 
@@ -156,7 +158,8 @@ Status History::connect() {
   Status status = code == SQLITE_OK ? Status() : error(code);
   if (status.ok()) {
     sqlite3_busy_timeout(db_, kBusyMilliseconds);
-    status = execute("PRAGMA cache_size = -256; PRAGMA synchronous = NORMAL");
+    status = execute(
+        "PRAGMA cache_size = -256; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF");
   }
   if (status.ok()) status = check_schema();
   if (!status.ok()) disconnect();
@@ -223,9 +226,9 @@ std::string History::take_note() {
   return note;
 }
 
-Status History::read(const std::string& condition, std::vector<HistoryEntry>& out) {
+Status History::read(std::vector<HistoryEntry>& out) {
   out.clear();
-  Statement rows(db_, kSelect + condition);
+  Statement rows(db_, std::string(kSelect) + "ORDER BY id");
   while (rows.step()) {
     HistoryEntry entry;
     if (get_entry(rows, entry)) out.push_back(std::move(entry));
@@ -239,10 +242,10 @@ void History::load(uint64_t model) {
   loaded_ = model;
   seen_.clear();
   if (db_ == nullptr) return;
-  const std::string condition = "WHERE model = " + std::to_string(static_cast<int64_t>(model));
   const Status status = attempt([&] {
     seen_.clear();
-    Statement rows(db_, kSelect + condition + " ORDER BY id");
+    Statement rows(db_, std::string(kSelect) + kNewest);
+    rows.bind(1, static_cast<int64_t>(model)).bind(2, most_rows_);
     while (rows.step()) {
       HistoryEntry entry;
       if (get_entry(rows, entry)) seen_.push_back(entry.seen);
@@ -288,7 +291,7 @@ void History::add(HistoryEntry entry) {
 Result<std::vector<HistoryEntry>> History::entries() {
   const std::lock_guard lock(mutex_);
   std::vector<HistoryEntry> out;
-  TIERKV_RETURN_IF_ERROR(attempt([&] { return read("ORDER BY id", out); }));
+  TIERKV_RETURN_IF_ERROR(attempt([&] { return read(out); }));
   return out;
 }
 

@@ -64,7 +64,7 @@ class History {
   void disconnect();
   template <typename Operation>
   Status attempt(Operation&& operation);
-  Status read(const std::string& condition, std::vector<HistoryEntry>& out);
+  Status read(std::vector<HistoryEntry>& out);
   Status write(const HistoryEntry& entry);
   Status execute(const std::string& sql);
   Status error(int code) const;
