@@ -88,7 +88,7 @@ class Run(Case):
         self.assertLessEqual({"prompt_n", "prompt_per_second", "predicted_n", "predicted_per_second"},
                              set(out["timings"]))
         self.assertEqual(len(out["tokens"]), out["timings"]["predicted_n"])
-        self.assertEqual(len(out["plan"]["codecs"]), 30)
+        self.assertEqual(len(out["plan"]["codecs"]), 90)  # 30 layers of 3 KV heads
 
     def test_greedy_does_not_depend_on_threads(self):
         document = self.text("policy", 3000)
@@ -737,6 +737,76 @@ class Plan(Case):
             self.assertLessEqual(plans["joint"]["seconds_per_token"], times[-1] * 1.01)
             n_faster += plans["joint"]["seconds_per_token"] < .99 * times[-1]
         self.assertGreater(n_faster, 0)
+
+
+class Calibrate(Case):
+    def setUp(self):
+        super().setUp()
+        self.model = self.tmp / "gemma.gguf"
+        self.model.symlink_to(pathlib.Path(GEMMA).resolve())
+        self.profile = self.tmp / "gemma.gguf.tierkv-profile.json"
+        self.arguments = ("calibrate", "-m", self.model, "--text", self.text("policy", 12000), "--prefix", 512,
+                          "--tokens", 32, "--passages", 2)
+
+    def test_profile_is_written_found_and_used(self):
+        out = json.loads(tierkv(*self.arguments, "--json").out)
+        self.assertEqual(out["file"], str(self.profile))
+        profile = json.loads(self.profile.read_text())
+        self.assertEqual(profile, out["profile"])
+        self.assertEqual(len(profile["heads"]), 3)  # layers that see everything, of one KV head each
+        for head in profile["heads"]:
+            self.assertGreater(head["k"], 0)
+            self.assertGreater(head["v"], 0)
+        for check in profile["measured"]["checks"]:
+            self.assertLess(abs(check["measured"] / check["predicted"] - 1), 1)
+        self.assertEqual(sorted(path.name for path in self.tmp.glob("gemma*")), ["gemma.gguf", self.profile.name])
+
+        inspect = ("inspect", "-m", self.model, "--json")
+        self.assertEqual(json.loads(tierkv(*inspect).out)["accuracy"]["source"], "profile")
+        self.assertEqual(json.loads(tierkv(*inspect, "--profile", "none").out)["accuracy"]["source"], "default")
+        run = tierkv("run", "-m", self.model, "--raw", "-p", "Hello", "-n", 1, "--json")
+        self.assertEqual(json.loads(run.out)["plan"]["accuracy"], "profile", run.err)
+
+    def test_a_stopped_calibration_goes_on(self):
+        straight = self.tmp / "straight.json"
+        self.assertEqual(tierkv(*self.arguments, "--output", straight).returncode, 0)
+        process = subprocess.Popen([TIERKV, *map(str, self.arguments)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        partial = pathlib.Path(str(self.profile) + ".partial")
+        while process.poll() is None and "results" not in (partial.read_text() if partial.exists() else ""):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn(b"go on", err)
+        self.assertGreaterEqual(len(json.loads(partial.read_text())["results"]), 8)
+        self.assertFalse(self.profile.exists())
+        self.assertEqual(tierkv(*self.arguments).returncode, 0)
+        self.assertEqual(self.profile.read_text(), straight.read_text())
+        self.assertFalse(partial.exists())
+
+    def test_profiles_that_do_not_serve(self):
+        self.assertEqual(tierkv(*self.arguments).returncode, 0)
+        good = self.profile.read_text()
+        run = ("run", "-m", self.model, "--raw", "-p", "Hello", "-n", 1, "--json")
+        for bad, says in ((good[:-20], "JSON"), (good.replace('"version": 1', '"version": 9'), "version 9"),
+                          (good.replace('"hash": "', '"hash": "0'), "hash"), ("{}", "format")):
+            self.profile.write_text(bad)
+            process = tierkv(*run)
+            self.assertEqual(process.returncode, 0, process.err)
+            self.assertEqual(json.loads(process.out)["plan"]["accuracy"], "default")
+            self.assertIn(says, process.err)
+            self.assertIn(str(self.profile), process.err)
+            self.refused(*run, "--profile", self.profile, says=says)
+        self.profile.write_text(good)
+        self.refused("run", "-m", SMOL, "-p", "x", "--profile", self.profile, says="another model")
+        self.refused(*run, "--profile", self.tmp / "none.json", says="none.json")
+
+    def test_bad_requests(self):
+        short = self.text("policy", 500)
+        self.refused("calibrate", "-m", self.model, "--text", short, says="give a longer text")
+        self.refused("calibrate", "-m", self.model, "--text", short, "--prefix", 128, says="at least")
+        self.refused("calibrate", "-m", self.model, "--text", short, "--prefix", 10**6, says="context")
 
 
 class Oracle(Case):
