@@ -5,8 +5,8 @@ usage: bench/accuracy/predicted.py MODEL TEXT... [--cases 50] [--profile FILE] [
        bench/accuracy/predicted.py MODEL TEXT... --what ram
 
 kld: `tierkv eval` with the tiers that the planner chooses for a random amount of RAM for KV, a random
---quality, prompt and answer; the KLD that the accuracy model predicts of that layout, and the one that
-was measured. Only cases with something in Tier-1 count.
+--quality, prompt and answer; the KLD that the plan predicts, and the one that was measured. Only cases
+with something in Tier-1 count.
 ram: `tierkv run --json` with a random --ram; the KV bytes of the plan, and those in use at the end.
 Writes a JSON line a case; prints the share of cases within the bounds.
 """
@@ -58,13 +58,13 @@ class Bench:
         ram = int(exact * chance.uniform(0.25, 1.05)) + (1 << 20)
         path, name, begin = self.passage(chance, prefix + tokens)
         process = self.tierkv("eval", "-f", path, "--prefix", prefix, "--tokens", tokens, "--quality", quality,
-                              "--kv-ram", ram, "--flash", self.folder)
+                              "--kv-ram", ram, "--expect", tokens, "--flash", self.folder)
         case = {"bench": "predicted_kld", "text": name, "begin": begin, "prefix": prefix, "tokens": tokens,
                 "quality": quality, "kv_ram": ram}
         if process.returncode != 0:
             return {**case, "error": process.stderr.strip().splitlines()[-1]}
         out = json.loads(process.stdout)
-        keys = ("kld", "predicted_kld", "plan_kld", "bits_per_element", "n_exact", "n_compressed", "n_offloaded")
+        keys = ("kld", "predicted_kld", "bits_per_element", "n_exact", "n_compressed", "n_offloaded")
         return {**case, **{key: out[key] for key in keys}}
 
     def ram_case(self, chance):
