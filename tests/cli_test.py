@@ -288,6 +288,62 @@ class Budget(Case):
         self.assertLessEqual(rss, 145 * MIB)
 
 
+class Flash(Case):
+    """Both ways of flash I/O, with and without overlap."""
+
+    def document(self):
+        return ("-f", self.text("devref", 8700), "-p", "Summarise this.", "-n", 16, "--ignore-eos",
+                "--flash", self.flash)
+
+    def test_every_way_gives_the_same_answer(self):
+        want = run_json(*self.document(), "--kv", "exact")["tokens"]
+        for io in ("auto", "uring", "pool"):
+            for overlap in ("on", "off"):
+                process = tierkv("run", "-m", SMOL, "--temp", 0, "--json", *self.document(), "--kv", "flash",
+                                 "--flash-io", io, "--flash-overlap", overlap)
+                if io == "uring" and process.returncode != 0:
+                    self.assertIn("io_uring", process.err)  # the kernel or the build has none
+                    continue
+                out = json.loads(process.out)
+                self.assertEqual(out["tokens"], want, (io, overlap))
+                flash = out["flash"]
+                self.assertIn(flash["io"], ("uring", "pool") if io == "auto" else (io,))
+                self.assertEqual(flash["overlap"], overlap == "on")
+                answer = flash["predicted"]
+                self.assertGreater(answer["asked"], 15 * 30)
+                self.assertGreater(answer["bytes_read"], 15 * 30 * (256 << 10))
+                self.assertLessEqual(answer["stall_share"], 1)
+                if overlap == "off":
+                    self.assertEqual(answer["hit_rate"], 0)
+
+    def test_the_summary_tells_what_waiting_cost(self):
+        process = tierkv("run", "-m", SMOL, "--temp", 0, *self.document(), "--kv", "flash")
+        self.assertRegex(process.err, r"flash by (uring|pool): .* read while answering, .* waiting")
+
+    def test_trace_shows_reads_beside_compute(self):
+        path = self.tmp / "trace.json"
+        out = run_json(*self.document(), "--kv", "flash", "--trace", path)
+        events = json.loads(path.read_text())["traceEvents"]
+        spans = [e for e in events if e["ph"] == "X"]
+        names = {e["name"] for e in spans}
+        self.assertLessEqual({"q, k, v", "attention", "feed forward", "logits", "read", "write", "check"}, names)
+        reads = [e for e in spans if e["name"] == "read"]
+        self.assertGreaterEqual(len(reads), out["flash"]["asked"])
+        self.assertTrue(all(e["tid"] > 0 and e["args"]["layer"] >= 0 for e in reads))
+        # A lane has one thing at a time, and some reads run while layers are being computed.
+        for lane in {e["tid"] for e in reads}:
+            spans_of = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if e["tid"] == lane)
+            for (_, end), (begin, _) in zip(spans_of, spans_of[1:]):
+                self.assertLessEqual(end, begin + .002)
+        forward = [(e["ts"], e["ts"] + e["dur"]) for e in spans if e["name"] == "feed forward"]
+        self.assertTrue(any(r["ts"] < end and begin < r["ts"] + r["dur"] for r in reads for begin, end in forward[-60:]))
+
+    def test_bad_requests(self):
+        self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-io", "tape", says="--flash-io")
+        self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-overlap", "maybe", says="--flash-overlap")
+        self.refused("run", "-m", SMOL, "-p", "Hi", "--trace", "/nonexistent/trace", says="/nonexistent/trace")
+
+
 class Faults(Case):
     def test_bad_requests(self):
         self.refused("run", "-m", SMOL, says="nothing to ask")

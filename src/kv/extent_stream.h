@@ -23,7 +23,7 @@ enum class FlashOverlap : uint8_t { kOn, kOff };
 class ExtentStream {
  public:
   // Buffers of the ring: what a layer's other work leaves time to read, within a few MiB
-  // (docs/decisions.md, "staging").
+  // (docs/decisions.md, "flash I/O").
   static int n_buffers(const KvLayout& layout);
   static uint64_t staging_bytes(const KvLayout& layout);
 
