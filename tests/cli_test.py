@@ -663,18 +663,19 @@ class Plan(Case):
     TIERS = ("n_exact", "n_compressed", "n_offloaded")
 
     def plan(self, *arguments):
-        process = tierkv("plan", "-m", SMOL, "--json", *arguments)
+        costs = () if "--costs" in arguments else ("--costs", "default")  # whatever was measured here
+        process = tierkv("plan", "-m", SMOL, "--json", *costs, *arguments)
         self.assertEqual(process.returncode, 0, process.err)
         return json.loads(process.out)
 
     def test_a_run_does_what_was_planned(self):
         """Page for page where the process's own size, which is measured, does not matter; else nearly."""
-        document = self.text("policy", Budget.DOCUMENT)
-        for more in (("--ram", "150M"), ("--kv", "k5v4"), ("--quality", "high")):
-            run = run_json("-f", document, "-p", "What is this about?", "-n", 8, "--expect", 300, "--ignore-eos",
-                           "--flash", self.flash, "--no-history", *more)
+        for n_bytes, more in ((Budget.DOCUMENT, ("--ram", "150M")), (6000, ("--kv", "k5v4")), (6000, ("--quality", "high"))):
+            shared = ("--expect", 300, "--costs", "default", "--flash", self.flash, *more)
+            run = run_json("-f", self.text("policy", n_bytes), "-p", "What is this about?", "-n", 4, "--ignore-eos",
+                           "--no-history", *shared)
             n_prompt = run["timings"]["prompt_n"]
-            planned = self.plan("--prompt-tokens", n_prompt, "--expect", 300, "--flash", self.flash, *more)
+            planned = self.plan("--prompt-tokens", n_prompt, *shared)
             for tier in self.TIERS:
                 slack = 0 if "--ram" not in more else .05 * n_prompt
                 self.assertAlmostEqual(planned["plan"][tier], run["plan"][tier], delta=slack, msg=(more, tier))
@@ -744,6 +745,7 @@ class Plan(Case):
             "plan", "-m", SMOL, "--prompt-tokens", 6000, "--no-flash", "--ram", "150M", says="at least").err)
         self.refused("plan", "-m", SMOL, "--prompt-tokens", 9000, says="context of 8192")
         self.refused("plan", "-m", SMOL, says="--prompt-tokens")
+        self.refused("plan", "-m", SMOL, "--prompt-tokens", 100, "--costs", "measure", says="reads no weights")
         self.refused("plan", "-m", SMOL, "--prompt-tokens", 100, "--svg", "/nowhere/x.svg", says="/nowhere/x.svg")
 
     def test_no_weights_are_read(self):
