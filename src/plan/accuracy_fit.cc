@@ -9,6 +9,10 @@ namespace {
 
 constexpr double kLeastKld = 1e-12;  // below every rounding
 
+// How much bands of a few passages scatter about a power law (log KLD), and the exponents of models
+// about the default (docs/decisions.md, "Accuracy model").
+constexpr double kBandScatter = 0.3, kReachScatter = 0.3;
+
 // Sum of squared differences of log KLD between the bands and the exponent's, at the best scale.
 double reach_misfit(const AccuracyMeasurements& measured, Reach reach) {
   double sum = 0, squares = 0;
@@ -21,6 +25,7 @@ double reach_misfit(const AccuracyMeasurements& measured, Reach reach) {
   return squares - sum * sum / static_cast<double>(measured.bands.size());
 }
 
+// The likeliest exponent, given that scatter.
 Reach fit_reach(const AccuracyMeasurements& measured) {
   constexpr int kSteps = 60;
   Reach best = default_accuracy().reach;
@@ -28,7 +33,9 @@ Reach fit_reach(const AccuracyMeasurements& measured) {
   double least = INFINITY;
   for (int i = 0; i <= kSteps; ++i) {
     const Reach reach{kLeastReach + (kMostReach - kLeastReach) * i / kSteps};
-    const double misfit = reach_misfit(measured, reach);
+    const double unusual = (reach.exponent - default_accuracy().reach.exponent) / kReachScatter;
+    const double misfit =
+        reach_misfit(measured, reach) / (kBandScatter * kBandScatter) + unusual * unusual;
     if (misfit < least) least = misfit, best = reach;
   }
   return best;

@@ -71,7 +71,6 @@ TEST(Reach, SharesAddUpPageByPage) {
 // What the model says of a synthetic calibration must come out of the fit.
 TEST(AccuracyFit, RecoversTheModelItWasMeasuredFrom) {
   AccuracyModel truth = default_accuracy();
-  truth.reach.exponent = 0.9;
   double k = 0, v = 0;
   for (int i = 0; i < 12; ++i) {
     truth.heads.push_back({1e-5 * std::exp(0.5 * i), 3e-5 * std::exp(-0.3 * i)});
@@ -96,6 +95,22 @@ TEST(AccuracyFit, RecoversTheModelItWasMeasuredFrom) {
       const double expected = head_kld(truth, i, 12, codec);
       EXPECT_NEAR(head_kld(fitted, i, 12, codec), expected, 0.02 * expected);
     }
+  }
+}
+
+// A few bands count for something against what other models have, not for everything.
+TEST(AccuracyFit, ReachLiesBetweenTheUsualAndTheMeasured) {
+  const double usual = default_accuracy().reach.exponent;
+  for (const double steep : {0.6, 1.9}) {
+    AccuracyMeasurements measured;
+    measured.pages = {1, 45};
+    measured.queries = {3072, 3328};
+    for (const PageRange band : {PageRange{42, 45}, {36, 42}, {24, 36}, {1, 24}}) {
+      measured.bands.push_back({band, reach_share({steep}, 64, band, measured.queries)});
+    }
+    const double fitted = fit_accuracy(measured, 0).reach.exponent;
+    EXPECT_LT(std::abs(fitted - steep), std::abs(usual - steep) / 2) << steep;
+    EXPECT_LT(std::abs(fitted - usual), std::abs(steep - usual)) << steep;
   }
 }
 
