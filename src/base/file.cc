@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 namespace tierkv {
 namespace {
@@ -44,12 +46,17 @@ Status sync_directory(const std::string& directory) {
   return error == 0 ? Status() : os_error("saving the directory " + directory, error);
 }
 
+// A process that was killed may keep its locks for a moment: the system ends its I/O first.
+constexpr int kLockTries = 30;
+constexpr auto kLockPause = std::chrono::milliseconds(10);
+
 Status lock_exclusive(int fd, const std::string& path) {
-  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
-  if (errno == EWOULDBLOCK) {
-    return resource_exhausted(path + " is in use by another process; wait for it to end");
+  for (int i = 0; i < kLockTries; ++i) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
+    if (errno != EWOULDBLOCK) return os_error("locking " + path, errno);
+    std::this_thread::sleep_for(kLockPause);
   }
-  return os_error("locking " + path, errno);
+  return resource_exhausted(path + " is in use by another process; wait for it to end");
 }
 
 class RealFile : public File {
@@ -59,6 +66,8 @@ class RealFile : public File {
       : fd_(fd), name_(std::move(name)), temporary_(std::move(temporary)) {}
   ~RealFile() override {
     if (!temporary_.empty()) unlink(temporary_.c_str());
+    // io_uring may have the file open for a moment longer, but not locked.
+    (void)flock(fd_, LOCK_UN);
     close(fd_);
   }
 

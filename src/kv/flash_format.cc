@@ -191,4 +191,10 @@ Status check_extent(const FlashLayout& layout, int layer, int64_t extent,
   return damaged(format("its checksum is %08x, not %08x", crc, header.payload_crc));
 }
 
+uint32_t extent_crc(std::span<const std::byte> buffer) {
+  ExtentHeader header;
+  std::memcpy(&header, buffer.data(), sizeof header);
+  return header.payload_crc;
+}
+
 }  // namespace tierkv

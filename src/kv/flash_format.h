@@ -46,5 +46,7 @@ Status check_same_layout(const FlashLayout& found, const FlashLayout& wanted);
 void seal_extent(const FlashLayout& layout, int layer, int64_t extent, std::span<std::byte> buffer);
 Status check_extent(const FlashLayout& layout, int layer, int64_t extent,
                     std::span<const std::byte> buffer);
+// The payload's checksum, from the header of an extent that was sealed or checked.
+uint32_t extent_crc(std::span<const std::byte> buffer);
 
 }  // namespace tierkv

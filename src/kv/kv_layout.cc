@@ -30,6 +30,12 @@ KvLayout make_kv_layout(std::vector<KvLayerShape> shapes) {
   return layout;
 }
 
+std::vector<uint64_t> flash_payload_bytes(const KvLayout& layout) {
+  std::vector<uint64_t> bytes(layout.shapes.size());
+  for (const int layer : layout.full_layers) bytes[layer] = layout.extent_payload_bytes(layer);
+  return bytes;
+}
+
 CompressedLayout make_compressed_layout(const KvLayout& layout,
                                         const std::vector<CodecId>& codecs) {
   CompressedLayout compressed;

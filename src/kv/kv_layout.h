@@ -44,6 +44,9 @@ struct KvLayout {
 // shape whose window exceeds the context is best given as full (window 0).
 KvLayout make_kv_layout(std::vector<KvLayerShape> shapes);
 
+// FlashLayout::payload_bytes: of one extent, for each layer of the model.
+std::vector<uint64_t> flash_payload_bytes(const KvLayout& layout);
+
 // A Tier-1 page: the codec and the place of each KV head's block in each full-attention layer.
 // Codec 0/0 keeps a head's float16 block as it is: the planner may spend bytes so on a head that
 // others pay for.

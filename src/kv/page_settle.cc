@@ -12,7 +12,12 @@ Status PageTable::settle(const Plan& plan) {
   window_pages_ = plan.window_pages;
   tier1_pages_ = plan.tier1_pages;
   if (plan.flash && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
-  if (stream_ != nullptr) TIERKV_RETURN_IF_ERROR(writer_->wait_for_all());
+  if (stream_ != nullptr) {
+    const Status written = writer_->wait_for_all();
+    const bool only_saves = flash_.session != nullptr && !plan.flash;
+    if (!written.ok() && !only_saves) return written;
+  }
+  revert_to_originals();
   const int64_t end =
       std::max(std::min(n_pages() - window_pages_, n_final_tokens_ / kPageTokens), sink_pages_);
   const int64_t tier1_end = std::min(sink_pages_ + tier1_pages_, end);
@@ -22,6 +27,7 @@ Status PageTable::settle(const Plan& plan) {
     if (movable(page)) TIERKV_RETURN_IF_ERROR(compress(page));
   }
   TIERKV_RETURN_IF_ERROR(compress_from_flash(sink_pages_, tier1_end));
+  TIERKV_RETURN_IF_ERROR(restore_from_flash(0, std::min(sink_pages_, n_pages())));
   TIERKV_RETURN_IF_ERROR(restore_from_flash(plan.flash ? end : tier1_end, n_pages()));
   update_extents();
   return {};
@@ -59,8 +65,17 @@ Status PageTable::set_codecs(const Plan& plan) {
 
 int64_t PageTable::n_bound() const {
   return std::count_if(pages_.begin(), pages_.end(), [](const Page& page) {
-    return page.tier == PageTier::kCompressed && !page.on_flash;
+    return page.tier == PageTier::kCompressed && !page.on_flash && page.exact.empty();
   });
+}
+
+// Compressed pages whose originals are still in RAM are taken as exact: they may get other codecs.
+void PageTable::revert_to_originals() {
+  for (Page& page : pages_) {
+    if (page.tier != PageTier::kCompressed || page.exact.empty()) continue;
+    page.compressed.reset();
+    page.tier = PageTier::kExact;
+  }
 }
 
 Status PageTable::compress_from_flash(int64_t begin, int64_t end) {
@@ -93,7 +108,6 @@ Status PageTable::restore_from_flash(int64_t begin, int64_t end) {
 template <typename Allocate, typename Fill>
 Status PageTable::fill_from_flash(int64_t begin, int64_t end, PageTier tier, Allocate allocate,
                                   Fill fill) {
-  update_extents();
   std::vector<int64_t> todo;
   for (int64_t page = begin; page < end; ++page) {
     if (pages_[page].tier == PageTier::kFlash) todo.push_back(page);
@@ -110,16 +124,22 @@ Status PageTable::fill_from_flash(int64_t begin, int64_t end, PageTier tier, All
       drop_to_flash(page);
     }
   }
+  update_extents();
   return status;
 }
 
 template <typename Fill>
 Status PageTable::read_pages(const std::vector<int64_t>& todo, Fill fill) {
   if (todo.empty()) return {};
+  extents_.clear();  // until they are told again: reading ahead is to meet no others
+  for (const int64_t page : todo) {
+    const int64_t extent = page / layout_.extent_pages;
+    if (extents_.empty() || extents_.back() != extent) extents_.push_back(extent);
+  }
+  ask_for_extents();
   for (const int layer : layout_.full_layers) {
     size_t at = 0;
-    for (size_t index = 0; index < extents_.size() && at < todo.size(); ++index) {
-      if (todo[at] / layout_.extent_pages != extents_[index]) continue;
+    for (size_t index = 0; index < extents_.size(); ++index) {
       TIERKV_ASSIGN_OR_RETURN(const std::byte* payload, read_extent(layer, index));
       for (; at < todo.size() && todo[at] / layout_.extent_pages == extents_[index]; ++at) {
         fill(todo[at], layer,

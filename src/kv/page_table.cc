@@ -26,7 +26,8 @@ int64_t PageTable::count(PageTier tier) const {
 }
 
 uint64_t PageTable::ram_bytes() const {
-  const uint64_t n_exact = static_cast<uint64_t>(count(PageTier::kExact));
+  const uint64_t n_exact =
+      std::count_if(pages_.begin(), pages_.end(), [](const Page& p) { return !p.exact.empty(); });
   const uint64_t n_compressed = static_cast<uint64_t>(count(PageTier::kCompressed));
   return n_exact * buffer_footprint(layout_.full_page_bytes) +
          n_compressed * buffer_footprint(compressed_.page_bytes) +
@@ -54,7 +55,7 @@ const uint16_t* PageTable::flash_block(const std::byte* payload, int64_t page, i
 Status PageTable::grow(int64_t n_tokens) {
   while (n_pages() * kPageTokens < n_tokens) {
     while (count(PageTier::kExact) >= max_exact_pages_ && oldest_movable() >= 0) {
-      TIERKV_RETURN_IF_ERROR(make_room());
+      TIERKV_RETURN_IF_ERROR(move_one());
     }
     TIERKV_RETURN_IF_ERROR(add_page());
   }
@@ -72,22 +73,35 @@ Status PageTable::add_page() {
       pages_.push_back(std::move(page));
       return {};
     }
-    if (oldest_movable() < 0) return buffer.status();
-    TIERKV_RETURN_IF_ERROR(make_room());
+    if (oldest_movable() >= 0) {
+      TIERKV_RETURN_IF_ERROR(move_one());
+    } else if (!free_originals()) {
+      return buffer.status();
+    }
   }
+}
+
+Status PageTable::move_one() {
+  const Status moved = make_room();
+  return !moved.ok() && free_originals() ? make_room() : moved;
+}
+
+bool PageTable::is_being_written(int64_t extent) const {
+  return extent < next_extent_ && writer_->is_pending(slot_of(extent));
 }
 
 // Exact, and with its original on flash, or on its way there, if flash is in use.
 bool PageTable::movable(int64_t page) const {
   const Page& p = pages_[page];
   return p.tier == PageTier::kExact &&
-         (stream_ == nullptr || p.on_flash || writer_->is_pending(page / layout_.extent_pages));
+         (stream_ == nullptr || p.on_flash || (flash_.session != nullptr && tier1_has_room()) ||
+          is_being_written(page / layout_.extent_pages));
 }
 
 // Before a page leaves RAM: waits until flash has it, where flash is in use.
 Status PageTable::make_safe(int64_t page) {
   if (stream_ == nullptr || pages_[page].on_flash) return {};
-  return writer_->wait_for(page / layout_.extent_pages);
+  return writer_->wait_for(slot_of(page / layout_.extent_pages));
 }
 
 // The oldest page that may leave: past the sinks, before the window, all its tokens final. -1:
@@ -102,12 +116,12 @@ int64_t PageTable::oldest_movable() const {
 }
 
 Status PageTable::make_room() {
-  const bool tier1_has_room = count(PageTier::kCompressed) < tier1_pages_;
-  if (!tier1_has_room && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
+  const bool tier1 = tier1_has_room();
+  if (!tier1 && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
   const int64_t page = oldest_movable();
   if (page < 0) return {};  // flash has just come into use: pages leave once their extent is whole
-  TIERKV_RETURN_IF_ERROR(make_safe(page));
-  if (tier1_has_room) return compress(page);
+  if (!tier1 || flash_.session == nullptr) TIERKV_RETURN_IF_ERROR(make_safe(page));
+  if (tier1) return compress(page);
   drop_to_flash(page);
   update_extents();
   return {};
@@ -124,12 +138,32 @@ Status PageTable::compress(int64_t page) {
   TIERKV_ASSIGN_OR_RETURN(
       pages_[page].compressed,
       Buffer::allocate_page(budget_, MemoryKind::kTier1, compressed_.page_bytes));
-  for (const int layer : layout_.full_layers) {
-    encode_layer(page, layer, pages_[page].exact.data() + layout_.exact_offset[layer]);
-  }
-  pages_[page].exact.reset();
+  const int64_t n_layers = static_cast<int64_t>(layout_.full_layers.size());
+  pool_.parallel_for(n_layers, [&](int64_t i, int thread) {
+    const int layer = layout_.full_layers[i];
+    const std::byte* exact = pages_[page].exact.data() + layout_.exact_offset[layer];
+    for (int head = 0; head < layout_.shapes[layer].n_kv_heads; ++head) {
+      encode_head(page, layer, head, exact, thread);
+      exact += exact_block_bytes(layout_.shapes[layer].head_dim);
+    }
+  });
   pages_[page].tier = PageTier::kCompressed;
+  const bool saves = flash_.session != nullptr && saving_failed_.ok();
+  if (!saves || pages_[page].on_flash) pages_[page].exact.reset();
   return {};
+}
+
+// RAM is short: what a saved session keeps there beside the plan goes to its file or, if that can't
+// be written, is given up, and with it saving. False: there is nothing of the kind.
+bool PageTable::free_originals() {
+  if (flash_.session == nullptr || !saving_failed_.ok()) return false;
+  const uint64_t before = ram_bytes();
+  saving_failed_ = writer_->wait_for_all();
+  for (Page& page : pages_) {
+    const bool given_up = page.tier == PageTier::kCompressed && !saving_failed_.ok();
+    if (given_up) page.exact.reset();
+  }
+  return ram_bytes() < before;
 }
 
 void PageTable::encode_layer(int64_t page, int layer, const std::byte* exact_layer) {
@@ -171,7 +205,12 @@ bool PageTable::rewind(int64_t n_tokens) {
   return true;
 }
 
-Status PageTable::start_flash() {
+Result<std::unique_ptr<FlashStore>> PageTable::make_store() const {
+  const FlashStoreOptions options = {flash_.backend, ExtentStream::n_buffers(layout_),
+                                     flash_.trace};
+  if (flash_.session != nullptr) {
+    return FlashStore::open(flash_.session->share(), flash_.session->shape().flash, options);
+  }
   if (flash_.directory.empty()) {
     return resource_exhausted(
         "the KV cache fills the RAM budget and flash is not allowed; give more --ram or a --flash "
@@ -179,24 +218,21 @@ Status PageTable::start_flash() {
   }
   FlashLayout layout;
   layout.model_hash = flash_.model_hash;
-  layout.payload_bytes.resize(layout_.shapes.size());
-  for (const int layer : layout_.full_layers) {
-    layout.payload_bytes[layer] = layout_.extent_payload_bytes(layer);
-  }
+  layout.payload_bytes = flash_payload_bytes(layout_);
   layout.max_extents = flash_.max_tokens / (layout_.extent_pages * kPageTokens) + 2;
-  const FlashStoreOptions options = {flash_.backend, ExtentStream::n_buffers(layout_),
-                                     flash_.trace};
-  TIERKV_ASSIGN_OR_RETURN(
-      std::unique_ptr<FlashStore> store,
-      FlashStore::create(*flash_.file_system, flash_.directory, layout, options));
+  return FlashStore::create(*flash_.file_system, flash_.directory, layout, options);
+}
+
+Status PageTable::start_flash() {
+  TIERKV_ASSIGN_OR_RETURN(std::unique_ptr<FlashStore> store, make_store());
   TIERKV_ASSIGN_OR_RETURN(stream_,
                           ExtentStream::create(layout_, budget_, std::move(store), flash_.overlap));
   writer_ = std::make_unique<ExtentWriter>(
       layout_, *stream_,
-      [this](int64_t extent, int layer, std::byte* payload) {
-        fill_extent(extent, layer, payload);
+      [this](int64_t slot, int layer, std::byte* payload) {
+        fill_extent(extent_in(slot), layer, payload);
       },
-      [this](int64_t extent) { extent_is_written(extent); });
+      [this](int64_t slot) { extent_is_written(extent_in(slot)); });
   write_extents(n_final_tokens_);
   return {};
 }
@@ -204,7 +240,10 @@ Status PageTable::start_flash() {
 // Extents whose pages have all left RAM before flash came into use are left out.
 void PageTable::write_extents(int64_t n_tokens) {
   const int64_t n_whole = n_tokens / (layout_.extent_pages * kPageTokens);
-  for (; next_extent_ < n_whole; ++next_extent_) {
+  while (flash_.session != nullptr && next_extent_ < n_whole && saving_failed_.ok()) {
+    write_to_session();
+  }
+  for (; flash_.session == nullptr && next_extent_ < n_whole; ++next_extent_) {
     const Page* const first = &pages_[next_extent_ * layout_.extent_pages];
     const auto exact = [](const Page& page) { return page.tier == PageTier::kExact; };
     if (std::any_of(first, first + layout_.extent_pages, exact)) writer_->add(next_extent_);
@@ -217,7 +256,7 @@ void PageTable::fill_extent(int64_t extent, int layer, std::byte* payload) const
   const uint64_t bytes = layout_.layer_page_bytes(layer);
   for (int64_t i = 0; i < layout_.extent_pages; ++i, payload += bytes) {
     const Page& page = pages_[extent * layout_.extent_pages + i];
-    if (page.tier == PageTier::kExact) {
+    if (!page.exact.empty()) {
       std::memcpy(payload, page.exact.data() + layout_.exact_offset[layer], bytes);
     } else {
       std::memset(payload, 0, bytes);
@@ -228,7 +267,8 @@ void PageTable::fill_extent(int64_t extent, int layer, std::byte* payload) const
 void PageTable::extent_is_written(int64_t extent) {
   for (int64_t i = 0; i < layout_.extent_pages; ++i) {
     Page& page = pages_[extent * layout_.extent_pages + i];
-    page.on_flash = page.tier == PageTier::kExact;
+    page.on_flash = !page.exact.empty();
+    if (page.tier == PageTier::kCompressed) page.exact.reset();
   }
 }
 
@@ -241,7 +281,13 @@ void PageTable::update_extents() {
       extents_.push_back(extent);
     }
   }
-  stream_->set_extents(extents_);
+  ask_for_extents();
+}
+
+void PageTable::ask_for_extents() {
+  std::vector<int64_t> slots;
+  for (const int64_t extent : extents_) slots.push_back(slot_of(extent));
+  stream_->set_extents(std::move(slots));
 }
 
 }  // namespace tierkv

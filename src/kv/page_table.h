@@ -8,6 +8,10 @@
 // that goes on, so that flash holds the float16 original of every token and leaving RAM costs
 // nothing; a page leaves RAM only when its extent is known to be written. What can't be written
 // stays in RAM, and is an error only where that room is needed.
+//
+// A saved session is flash in use from the first token on, in a file that stays. It changes nothing
+// in which pages are compressed and when: the original of a page that is compressed before its
+// extent has been written waits in RAM. Pages come back from it in kv/page_restore.cc.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +27,7 @@
 #include "kv/extent_stream.h"
 #include "kv/extent_writer.h"
 #include "kv/kv_layout.h"
+#include "kv/session_file.h"
 #include "plan/plan.h"
 
 namespace tierkv {
@@ -38,6 +43,7 @@ struct FlashOptions {
   FlashBackend backend = FlashBackend::kAuto;
   FlashOverlap overlap = FlashOverlap::kOn;
   Trace* trace = nullptr;
+  SessionFile* session = nullptr;  // a saved session's file, instead of one in `directory`
 };
 
 class PageTable {
@@ -67,8 +73,18 @@ class PageTable {
   // been compressed: the tokens before might have stayed exact without those after them.
   bool rewind(int64_t n_tokens);
 
-  // Whether pages have gone to flash: from then on all leave RAM in whole extents only, also those
-  // that are compressed, since flash keeps every original.
+  // Of a saved session: opens its flash store, before the first token.
+  Status open_session() { return start_flash(); }
+  // Takes the tokens [0, n_tokens) of a point: those in whole extents stay on flash, the others
+  // come into RAM. The table must be empty, and is after an error.
+  Status restore(const SessionPoint& point, int64_t n_tokens);
+  // Brings sinks and then the newest pages back into RAM, while at most `n_exact` are exact there.
+  Status load_newest(int64_t n_exact);
+  // Waits until all whole extents have been written; the pages that are in none: what a point keeps
+  // beside those.
+  Result<std::vector<PageBytes>> loose_pages();
+
+  // Whether flash is in use: from then on the original of every page is kept, on flash or in RAM.
   bool uses_flash() const { return stream_ != nullptr; }
 
   // Moves every page to the tier that `plan` gives it, again as often as there is a new plan.
@@ -91,9 +107,7 @@ class PageTable {
   // Extents of Tier-2 in ascending order, and the payload of the index-th for a layer. A flash
   // page's head block lies at flash_block(payload, ...).
   const std::vector<int64_t>& extents() const { return extents_; }
-  Result<const std::byte*> read_extent(int layer, size_t index) {
-    return stream_->next(layer, index);
-  }
+  Result<const std::byte*> read_extent(int layer, size_t index);
   const uint16_t* flash_block(const std::byte* payload, int64_t page, int layer, int kv_head) const;
 
   // What pages and staging take of the budget.
@@ -107,12 +121,16 @@ class PageTable {
   struct Page {
     PageTier tier = PageTier::kExact;
     bool on_flash = false;  // its float16 original is in a written extent
-    Buffer exact, compressed;
+    Buffer exact;           // also the original of a compressed page that is not on flash
+    Buffer compressed;
   };
 
   Status add_page();
   Status make_room();
+  Status move_one();
   bool movable(int64_t page) const;
+  bool is_being_written(int64_t extent) const;
+  bool tier1_has_room() const { return count(PageTier::kCompressed) < tier1_pages_; }
   int64_t oldest_movable() const;
   Status set_codecs(const Plan& plan);
   void drop_to_flash(int64_t page);
@@ -126,12 +144,25 @@ class PageTable {
   Status read_pages(const std::vector<int64_t>& todo, Fill fill);
   void encode_layer(int64_t page, int layer, const std::byte* exact_layer);
   void encode_head(int64_t page, int layer, int kv_head, const std::byte* exact, int thread);
+  void revert_to_originals();
+  bool free_originals();
   Status start_flash();
+  Result<std::unique_ptr<FlashStore>> make_store() const;
   Status make_safe(int64_t page);
   void write_extents(int64_t n_tokens);
+  void write_to_session();
+  Status restore_loose(const SessionPoint& point, int64_t n_tokens);
+  // Where an extent lies in the store: elsewhere than its number says in a saved session only.
+  int64_t slot_of(int64_t extent) const {
+    return flash_.session != nullptr ? flash_.session->slot(extent) : extent;
+  }
+  int64_t extent_in(int64_t slot) const {
+    return flash_.session != nullptr ? flash_.session->extent_in(slot) : slot;
+  }
   void fill_extent(int64_t extent, int layer, std::byte* payload) const;
   void extent_is_written(int64_t extent);
   void update_extents();
+  void ask_for_extents();
 
   const KvLayout& layout_;
   MemoryBudget& budget_;
@@ -146,6 +177,7 @@ class PageTable {
   std::vector<int64_t> extents_;
   int64_t next_extent_ = 0;  // first that the writer has not been given
   int64_t n_final_tokens_ = 0;
+  Status saving_failed_;  // of a saved session: for good, since RAM was needed
 
   int64_t max_exact_pages_ = INT64_MAX;
   int64_t sink_pages_ = 1;

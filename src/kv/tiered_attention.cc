@@ -158,8 +158,9 @@ Status TieredAttention::attend_few(const Call& call) {
   const std::byte* payload = nullptr;
   const int64_t first_split = call.first_page() / KvLayout::kSplitPages;
   for (int64_t split = first_split; split * KvLayout::kSplitPages < call.n_pages(); ++split) {
-    const int64_t begin = split * KvLayout::kSplitPages;
-    const int64_t end = std::min(begin + KvLayout::kSplitPages, call.n_pages());
+    const int64_t end = std::min((split + 1) * KvLayout::kSplitPages, call.n_pages());
+    // Pages behind a window have been dropped: nothing may ask for them, not even ahead of time.
+    const int64_t begin = std::max(split * KvLayout::kSplitPages, call.first_page());
     bool flash = false;
     for (int64_t p = begin; p < end; ++p) {
       flash |= call.pages.tier(call.layer, p) == PageTier::kFlash;

@@ -11,8 +11,11 @@ Result<std::unique_ptr<TieredCache>> TieredCache::create(const KvLayout& layout,
                                                          AttentionMath math) {
   TIERKV_ASSIGN_OR_RETURN(TieredAttention attention,
                           TieredAttention::create(layout, budget, kernels, pool, max_chunk, math));
-  return std::unique_ptr<TieredCache>(new TieredCache(layout, budget, kernels, pool, max_chunk,
-                                                      std::move(flash), std::move(attention)));
+  const bool saved = flash.session != nullptr && !layout.full_layers.empty();
+  std::unique_ptr<TieredCache> cache(new TieredCache(layout, budget, kernels, pool, max_chunk,
+                                                     std::move(flash), std::move(attention)));
+  if (saved) TIERKV_RETURN_IF_ERROR(cache->table_.open_session());
+  return cache;
 }
 
 TieredCache::TieredCache(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
@@ -23,6 +26,7 @@ TieredCache::TieredCache(const KvLayout& layout, MemoryBudget& budget, const Ker
       kernels_(kernels),
       pool_(pool),
       max_chunk_(max_chunk),
+      session_(flash.session),
       table_(layout, budget, kernels, pool, std::move(flash)),
       attention_(std::move(attention)) {}
 

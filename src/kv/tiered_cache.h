@@ -52,6 +52,16 @@ class TieredCache : public KvCache, private PageSource {
   // was then: pages have changed tiers, or have been dropped behind a window.
   bool rewind(int64_t n_tokens);
 
+  // Saves all tokens as a point of the session (FlashOptions::session); `point` brings the tokens.
+  Status save(SessionPoint point);
+  // Whether the first n_tokens of a point can be had: not when they end so early that a window
+  // reaches past the pages that the point keeps.
+  static bool can_restore(const KvLayout& layout, const SessionPoint& point, int64_t n_tokens);
+  // Takes them into an empty cache, which stays empty after an error. Until settle() or
+  // load_newest() those in whole extents stay on flash.
+  Status restore(const SessionPoint& point, int64_t n_tokens);
+  Status load_newest(int64_t n_exact_pages) { return table_.load_newest(n_exact_pages); }
+
   TierReport report() const;
 
  private:
@@ -70,6 +80,7 @@ class TieredCache : public KvCache, private PageSource {
 
   Status grow_window_pages(int64_t n_tokens);
   void shrink_window_pages();
+  Status restore_window(const SessionPoint& point, int64_t n_tokens);
   uint16_t* writable_block(int layer, int64_t page, int kv_head);
   void store(int layer, const float* k, const float* v);
 
@@ -81,6 +92,7 @@ class TieredCache : public KvCache, private PageSource {
   int64_t length_ = 0;
   int64_t chunk_ = 0;  // tokens of the chunk that was begun
 
+  SessionFile* const session_;
   PageTable table_;
   std::deque<Buffer> window_pages_;  // of the window-only layers, from first_window_page_ on
   int64_t first_window_page_ = 0;
