@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "cli/session_flags.h"
 #include "cli/terminal.h"
 #include "runtime/chat_prompt.h"
 
@@ -17,6 +18,7 @@ struct ChatFlags {
   ModelFlags model;
   KvFlags kv;
   GenerationFlags generation;
+  SessionFlags saved;
   std::string system, file;
 };
 
@@ -27,6 +29,7 @@ class Chat {
   Status start() {
     history_ = flags_.generation.open_history(engine_);
     if (!flags_.system.empty()) messages_.push_back({"system", flags_.system});
+    if (flags_.saved.given()) TIERKV_RETURN_IF_ERROR(look_into_session());
     if (flags_.file.empty()) return {};
     TIERKV_ASSIGN_OR_RETURN(document_, read_text(flags_.file));
     return {};
@@ -57,6 +60,7 @@ class Chat {
   }
 
   void clear() {
+    goes_on_ = false;
     session_.reset();
     messages_.clear();
     if (!flags_.system.empty()) messages_.push_back({"system", flags_.system});
@@ -76,11 +80,31 @@ class Chat {
     std::cout << std::endl;
     print_note(history_.get());
     if (!last_.stop_detail.empty()) std::cerr << "stopped: " << last_.stop_detail << std::endl;
+    warn_of_saving(*session_);
     return {};
+  }
+
+  // Whether a conversation is in the session already: then it goes on, unless a new one was asked
+  // for with a document.
+  Status look_into_session() {
+    TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<SessionFile> saved, open_saved());
+    goes_on_ = flags_.file.empty() && !answered_tokens(*saved).empty();
+    if (!goes_on_) return {};
+    if (!flags_.system.empty()) {
+      return invalid_argument(
+          "--system belongs to the beginning, and the session has begun already");
+    }
+    std::cerr << "going on after " << answered_tokens(*saved).size() << " tokens of "
+              << saved->path() << '\n';
+    return {};
+  }
+  Result<std::unique_ptr<SessionFile>> open_saved() {
+    return flags_.saved.open(engine_, flags_.generation.n_context);
   }
 
   // Only what is new, if the template allows; else the whole conversation again.
   Status read_turn(const std::string& user) {
+    if (goes_on_) return read_next_turn_of_session(user);
     if (session_ != nullptr) {
       const Result<std::vector<TokenId>> next =
           encode_next_turn(engine_, messages_, last_.text, user);
@@ -93,11 +117,29 @@ class Chat {
     }
     session_.reset();
     TIERKV_ASSIGN_OR_RETURN(const std::vector<TokenId> all, encode_chat(engine_, messages_));
-    TIERKV_RETURN_IF_ERROR(open_session(static_cast<int64_t>(all.size())));
+    return read_all(all);
+  }
+
+  // The conversation before is known as tokens only.
+  Status read_next_turn_of_session(const std::string& user) {
+    TIERKV_ASSIGN_OR_RETURN(const std::vector<TokenId> next, encode_next_turn(engine_, user));
+    if (session_ != nullptr) return prefill(next);
+    TIERKV_ASSIGN_OR_RETURN(std::unique_ptr<SessionFile> saved, open_saved());
+    const std::span<const TokenId> before = answered_tokens(*saved);
+    std::vector<TokenId> all(before.begin(), before.end());
+    all.insert(all.end(), next.begin(), next.end());
+    return read_all(all, std::move(saved));
+  }
+
+  Status read_all(const std::vector<TokenId>& all, std::unique_ptr<SessionFile> saved = nullptr) {
+    if (flags_.saved.given() && saved == nullptr) {
+      TIERKV_ASSIGN_OR_RETURN(saved, open_saved());
+    }
+    TIERKV_RETURN_IF_ERROR(open_session(static_cast<int64_t>(all.size()), std::move(saved)));
     return prefill(all);
   }
 
-  Status open_session(int64_t n_prompt) {
+  Status open_session(int64_t n_prompt, std::unique_ptr<SessionFile> saved) {
     SessionOptions options;
     TIERKV_ASSIGN_OR_RETURN(options.request, flags_.kv.request(engine_));
     options.n_context = flags_.generation.n_context;
@@ -108,10 +150,11 @@ class Chat {
     // More turns follow the first answer.
     options.least_predicted = options.request.n_expected;
     options.most_predicted = INT64_MAX;
+    if (saved != nullptr) TIERKV_RETURN_IF_ERROR(flags_.saved.prepare(engine_, *saved, options));
     TIERKV_RETURN_IF_ERROR(Session::check_fits(engine_, options));
     if (!engine_.loaded()) TIERKV_RETURN_IF_ERROR(load_with_progress(engine_, &interrupted()));
     flags_.kv.set_costs(engine_, options.request);
-    TIERKV_ASSIGN_OR_RETURN(session_, Session::create(engine_, options));
+    TIERKV_ASSIGN_OR_RETURN(session_, Session::create(engine_, options, std::move(saved)));
     return {};
   }
 
@@ -128,9 +171,11 @@ class Chat {
   std::unique_ptr<History> history_;
   std::unique_ptr<Session> session_;
   Generation last_;
+  bool goes_on_ = false;  // from a saved session, whose messages are not known
 };
 
 Status execute(const ChatFlags& flags) {
+  TIERKV_RETURN_IF_ERROR(flags.kv.check(flags.saved.given()));
   TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.model.open());
   if (!engine->chat_template().ok()) {
     return engine->chat_template().status().with_context(
@@ -171,6 +216,7 @@ void add_chat(CLI::App& app, int& exit_code) {
   flags->model.add_to(*chat);
   chat->add_option("--system", flags->system, "system message");
   chat->add_option("-f,--file", flags->file, "document to talk about");
+  flags->saved.add_to(*chat);
   flags->kv.add_to(*chat);
   add_profile_flag(*chat, flags->kv.profile);
   flags->generation.add_to(*chat);

@@ -13,5 +13,6 @@ void add_bench(CLI::App& app, int& exit_code);
 void add_history(CLI::App& app, int& exit_code);
 void add_calibrate(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
+void add_session(CLI::App& app, int& exit_code);
 
 }  // namespace tierkv::cli

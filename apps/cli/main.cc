@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   tierkv::cli::add_history(app, exit_code);
   tierkv::cli::add_calibrate(app, exit_code);
   tierkv::cli::add_plan(app, exit_code);
+  tierkv::cli::add_session(app, exit_code);
   tierkv::cli::install_interrupt_handler();
   try {
     app.parse(argc, argv);

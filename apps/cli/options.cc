@@ -97,6 +97,13 @@ Result<KvRequest> KvFlags::request() const {
   return request;
 }
 
+Status KvFlags::check(bool with_session) const {
+  if (!with_session || (!no_flash && flash.empty())) return {};
+  return invalid_argument(no_flash
+                              ? "--session writes the KV cache to a file; leave out --no-flash"
+                              : "--session keeps the KV cache in its own file; leave out --flash");
+}
+
 void GenerationFlags::add_to(CLI::App& app) {
   app.add_option("-n,--n-predict", n_predict, "most tokens to generate (-1: until the model stops)")
       ->capture_default_str();

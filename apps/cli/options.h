@@ -35,6 +35,8 @@ struct KvFlags {
   Result<KvRequest> request(const Engine& engine) const;
   // What decoding costs here, for `request`, as --costs says; the engine is loaded.
   void set_costs(Engine& engine, KvRequest& request) const;
+  // Whether the flags go with --session, if that was given: it is a way of using flash.
+  Status check(bool with_session) const;
 };
 
 void add_profile_flag(CLI::App& app, std::string& profile);

@@ -3,6 +3,7 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
+#include <iostream>
 #include <map>
 
 #include "base/process.h"
@@ -57,6 +58,48 @@ std::string tier_line(const char* name, int64_t tokens, uint64_t bytes, const st
 std::string accuracy_text(const AccuracyChoice& accuracy) {
   if (!accuracy.file.empty()) return "the profile " + accuracy.file;
   return "defaults for any model (tierkv calibrate measures this one)";
+}
+
+namespace {
+
+nlohmann::json session_json(const Session& session) {
+  if (session.saved() == nullptr) return nullptr;
+  const SavedReport saved = session.saved_report();
+  return {{"path", session.saved()->path()},
+          {"n_resumed", saved.n_resumed},
+          {"n_shared", saved.n_shared},
+          {"resume_ms", saved.resume_seconds * 1e3},
+          {"n_saved", saved.n_saved},
+          {"n_points", saved.n_points},
+          {"save_ms", saved.save_seconds * 1e3},
+          {"error", saved.failure.message()}};
+}
+
+std::string session_text(const Session& session) {
+  if (session.saved() == nullptr) return "";
+  const SavedReport saved = session.saved_report();
+  std::string out = format("session %s: ", session.saved()->path().c_str());
+  if (saved.n_resumed > 0) {
+    out += format("%lld tokens were there already (%.0f ms); ",
+                  static_cast<long long>(saved.n_resumed), saved.resume_seconds * 1e3);
+  }
+  if (saved.n_shared > saved.n_resumed + kPageTokens) {
+    out += format("of %lld, since the model's windows were not kept for less; ",
+                  static_cast<long long>(saved.n_shared));
+  }
+  return out + format("%lld saved (%.0f ms)\n", static_cast<long long>(saved.n_saved),
+                      saved.save_seconds * 1e3);
+}
+
+}  // namespace
+
+void warn_of_saving(const Session& session) {
+  const SavedReport saved = session.saved_report();
+  if (saved.failure.ok()) return;
+  std::cerr << "warning: the session was not saved beyond "
+            << (saved.n_saved > 0 ? std::to_string(saved.n_saved) + " tokens"
+                                  : "what it held before")
+            << ": " << saved.failure.message() << std::endl;
 }
 
 nlohmann::json report_json(Engine& engine, const Session& session, const Generation& generation) {
@@ -116,6 +159,7 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
           {"hit_rate", t.predicted_flash.hit_rate()},
           {"stall_ms", t.predicted_flash.stall_seconds * 1e3},
           {"stall_share", t.stall_share()}}}}},
+      {"session", session_json(session)},
       {"timings",
        {{"prompt_n", t.prompt_n},
         {"prompt_ms", t.prompt_seconds * 1e3},
@@ -170,6 +214,7 @@ std::string report_text(Engine& engine, const Session& session, const Generation
         flash_backend_name(tiers.flash_backend), format_size(t.predicted_flash.bytes_read).c_str(),
         100 * t.predicted_flash.hit_rate(), 100 * t.stall_share());
   }
+  out += session_text(session);
   if (!generation.stop_detail.empty()) out += "stopped: " + generation.stop_detail + "\n";
   return out;
 }

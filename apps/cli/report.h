@@ -16,4 +16,7 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
 // The closing summary: plan, bytes in each tier, speed, peak RSS.
 std::string report_text(Engine& engine, const Session& session, const Generation& generation);
 
+// Says on standard error why a session was not saved to its end, if it was not.
+void warn_of_saving(const Session& session);
+
 }  // namespace tierkv::cli

@@ -79,4 +79,8 @@ Result<std::vector<TokenId>> encode_next_turn(const Engine& engine, std::vector<
                          {{"user", user}});
 }
 
+Result<std::vector<TokenId>> encode_next_turn(const Engine& engine, const std::string& user) {
+  return encode_next_turn(engine, {{"user", "Hello."}}, "Hello.", user);
+}
+
 }  // namespace tierkv

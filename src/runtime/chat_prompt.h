@@ -19,4 +19,7 @@ Result<std::vector<TokenId>> encode_chat(const Engine& engine,
 Result<std::vector<TokenId>> encode_next_turn(const Engine& engine, std::vector<ChatMessage> before,
                                               const std::string& answer, const std::string& user);
 
+// The same when the conversation is known as tokens only: what follows any answer.
+Result<std::vector<TokenId>> encode_next_turn(const Engine& engine, const std::string& user);
+
 }  // namespace tierkv

@@ -99,7 +99,7 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
   input.flash_bytes_per_second = request.costs.flash_bytes_per_second;
   input.reach = request.accuracy.model.reach;
   input.answer_tokens = request.n_expected;
-  input.flash_allowed = !request.flash_directory.empty();
+  input.flash_allowed = request.saved || !request.flash_directory.empty();
   const int64_t total_pages = pages_for(input.total_tokens) + 1;
   input.fixed_bytes = std::min(layout.window_pages(chunk), total_pages) * layout.window_page_bytes;
   if (layout.full_layers.empty()) return input;
@@ -143,7 +143,8 @@ int64_t prefill_pages(const KvLayout& layout, const PlanInput& input) {
 }
 
 bool prompt_needs_flash(const KvLayout& layout, const KvRequest& request, const PlanInput& input) {
-  return input.flash_allowed && pages_for(request.n_prompt) > prefill_pages(layout, input);
+  return request.saved ||
+         (input.flash_allowed && pages_for(request.n_prompt) > prefill_pages(layout, input));
 }
 
 int64_t exact_page_limit(const KvLayout& layout, const KvRequest& request, const PlanInput& input,

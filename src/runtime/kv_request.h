@@ -56,6 +56,7 @@ struct KvRequest {
   std::string flash_directory;  // empty: flash is not allowed
   FlashBackend flash_io = FlashBackend::kAuto;
   FlashOverlap flash_overlap = FlashOverlap::kOn;
+  bool saved = false;  // a saved session: flash is in use from the first token on
   AccuracyChoice accuracy;
 };
 
@@ -74,7 +75,8 @@ Result<Plan> plan_request(const KvRequest& request, const PlanInput& input);
 // Exact pages that may be in RAM while the prompt is read.
 int64_t prefill_pages(const KvLayout& layout, const PlanInput& input);
 
-// Whether reading the prompt brings flash into use: its exact pages are more than RAM may hold.
+// Whether reading the prompt brings flash into use: the session is saved, or the prompt's exact
+// pages are more than RAM may hold.
 bool prompt_needs_flash(const KvLayout& layout, const KvRequest& request, const PlanInput& input);
 
 // Exact pages that may be in RAM once the prompt has been read: the plan's; where it keeps all of

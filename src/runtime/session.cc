@@ -129,12 +129,17 @@ Result<Forecast> Session::forecast(Engine& engine, const SessionOptions& options
   return forecast;
 }
 
-Result<std::unique_ptr<Session>> Session::create(Engine& engine, const SessionOptions& options) {
+Result<std::unique_ptr<Session>> Session::create(Engine& engine, const SessionOptions& options,
+                                                 std::unique_ptr<SessionFile> saved) {
   if (!engine.loaded()) return internal_error("the engine's weights are not loaded");
   engine.measure_overhead();
   TIERKV_RETURN_IF_ERROR(check_fits(engine, options));
   std::unique_ptr<Session> session(new Session(engine, options));
   session->n_context_ = context_of(engine, options);
+  if (saved != nullptr) {
+    session->n_context_ = std::min(session->n_context_, saved->shape().max_tokens);
+    session->saved_ = std::move(saved);
+  }
   session->chunk_ = choose_chunk(engine, options);
   TIERKV_RETURN_IF_ERROR(session->allocate());
   return session;
@@ -152,6 +157,7 @@ Status Session::allocate() {
   flash.backend = options_.request.flash_io;
   flash.overlap = options_.request.flash_overlap;
   flash.trace = options_.trace;
+  flash.session = saved_.get();
   decoder_->set_trace(options_.trace);
   TIERKV_ASSIGN_OR_RETURN(
       cache_, TieredCache::create(engine_.kv_layout(), engine_.budget(), engine_.kernels(),
@@ -171,7 +177,12 @@ Status Session::allocate() {
 
 Status Session::prefill(std::span<const int32_t> tokens, const PrefillProgress& progress,
                         const std::atomic<bool>* cancel) {
+  if (saved_ != nullptr && tokens_.empty()) {
+    TIERKV_ASSIGN_OR_RETURN(const int64_t n_kept, resume(tokens));
+    tokens = tokens.subspan(n_kept);
+  }
   TIERKV_RETURN_IF_ERROR(read(tokens, progress, cancel));
+  save_due_ = saved_ != nullptr;
   if (settled_) return length() >= plan_input_.total_tokens ? extend_plan() : Status();
   const double settle_start = now();
   TIERKV_RETURN_IF_ERROR(settle());
@@ -189,17 +200,28 @@ Status Session::read(std::span<const int32_t> tokens, const PrefillProgress& pro
   const int64_t n_sampled = static_cast<int64_t>(tokens_.size()) - length();
   tokens_.resize(length());
   const double start = now();
+  const int64_t before = length();
+  const Status status = read_chunks(todo, progress, cancel);
+  timings_.prompt_n += length() - before;
+  timings_.prompt_seconds += now() - start;
+  if (!status.ok() && length() == before) {
+    tokens_.insert(tokens_.end(), todo.begin(), todo.begin() + n_sampled);
+  }
+  if (status.code() == StatusCode::kCancelled) save();
+  if (status.ok()) n_unanswered_ = static_cast<int64_t>(todo.size());
+  return status;
+}
+
+Status Session::read_chunks(std::span<const int32_t> todo, const PrefillProgress& progress,
+                            const std::atomic<bool>* cancel) {
   const int64_t total = static_cast<int64_t>(todo.size());
   const int64_t at_once = settled_ ? std::min(chunk_, kLaterChunk) : chunk_;
   if (fingerprint_ != nullptr) fingerprint_->begin(total);
   for (int64_t done = 0; done < total;) {
-    const int64_t n = std::min(at_once, total - done);
-    const std::span<const int32_t> chunk(todo.data() + done, static_cast<size_t>(n));
-    const Status status = decoder_->forward(chunk, *cache_, cancel);
-    if (!status.ok()) {
-      if (done == 0) tokens_.insert(tokens_.end(), todo.begin(), todo.begin() + n_sampled);
-      return status;
-    }
+    const int64_t first = on_grid_ && !settled_ ? at_once - length() % at_once : at_once;
+    const int64_t n = std::min(first, total - done);
+    const std::span<const int32_t> chunk = todo.subspan(done, n);
+    TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_, cancel));
     tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
     done += n;
     if (progress) progress(done, total);
@@ -208,10 +230,8 @@ Status Session::read(std::span<const int32_t> tokens, const PrefillProgress& pro
     } else if (done == total) {
       decoder_->logits(n - 1, 1, logits_.as<float>());
     }
+    save_while_reading(total - done);
   }
-  n_unanswered_ = total;
-  timings_.prompt_n += total;
-  timings_.prompt_seconds += now() - start;
   return {};
 }
 
@@ -258,6 +278,8 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
       result.stop = StopReason::kCallback;
       break;
     }
+    n_answered_ = static_cast<int64_t>(tokens_.size());
+    save_while_answering();
     if (full()) {  // the token is read when the conversation goes on
       result.stop = StopReason::kLength;
       break;
@@ -279,6 +301,8 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
     if (length() >= plan_input_.total_tokens) TIERKV_RETURN_IF_ERROR(extend_plan());
   }
   emit(stream.flush(), -1);
+  n_answered_ = static_cast<int64_t>(tokens_.size());
+  save();
   timings_.predicted_n += static_cast<int64_t>(result.tokens.size());
   timings_.predicted_seconds += now() - start;
   timings_.predicted_flash += cache_->report().flash - flash_before;

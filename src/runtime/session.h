@@ -19,6 +19,7 @@
 #include "runtime/kv_request.h"
 #include "runtime/prompt_fingerprint.h"
 #include "runtime/sampler.h"
+#include "runtime/session_resume.h"
 
 namespace tierkv {
 
@@ -34,7 +35,8 @@ struct SessionOptions {
   bool expected_given = false;  // request.n_expected is what the user says: nothing is predicted
   int64_t least_predicted = 1;  // bounds of a prediction
   int64_t most_predicted = INT64_MAX;
-  Trace* trace = nullptr;  // must outlive the session
+  Trace* trace = nullptr;     // must outlive the session
+  int64_t save_every = 1024;  // tokens between the points of a saved session
 };
 
 // Tokens read so far and in all.
@@ -58,6 +60,17 @@ struct Generation {
   std::string stop_detail;  // a sentence, when the reason needs one
 };
 
+// What a saved session did for this one.
+struct SavedReport {
+  int64_t n_resumed = 0;  // tokens that were not read again
+  int64_t n_shared = 0;   // that the session held; more than n_resumed: a window reached too far
+  double resume_seconds = 0;
+  int64_t n_saved = 0;  // tokens up to the latest complete point
+  int64_t n_points = 0;
+  double save_seconds = 0;
+  Status failure;  // why the latest save failed, or that a newer point was damaged
+};
+
 // Counts and seconds, as llama.cpp's server names them.
 struct Timings {
   int64_t prompt_n = 0, predicted_n = 0;
@@ -73,8 +86,10 @@ struct Timings {
 class Session {
  public:
   // Refuses what can't fit, before anything is allocated, with the least budget that would do.
-  // `engine` must be loaded and outlive the session.
-  static Result<std::unique_ptr<Session>> create(Engine& engine, const SessionOptions& options);
+  // `engine` must be loaded and outlive the session. With `saved` the first prefill() goes on from
+  // what that holds, and everything is saved in it (options.request.saved must be set).
+  static Result<std::unique_ptr<Session>> create(Engine& engine, const SessionOptions& options,
+                                                 std::unique_ptr<SessionFile> saved = nullptr);
 
   // Checks the budget for a session without loading weights: OK, or what create() would answer.
   static Status check_fits(Engine& engine, const SessionOptions& options);
@@ -105,6 +120,13 @@ class Session {
   Status score(std::span<const int32_t> tokens, int64_t batch,
                const std::function<void(int64_t first, int64_t n, const float* logits)>& sink);
 
+  // Saves what has been read, if there is a saved session: so do prefill and generate themselves,
+  // from time to time, at the end of an answer and on cancellation. Never fails the request; what
+  // went wrong is in saved_report().
+  void save();
+  SavedReport saved_report() const { return saved_report_; }
+  const SessionFile* saved() const { return saved_.get(); }
+
   // A new ceiling for the whole process, at once: plans anew and moves tokens to the tiers that
   // this gives them; RAM that is no longer needed goes back to the system. For an app that is told
   // that memory is short; to be called between two calls or from a callback, not from another
@@ -131,6 +153,15 @@ class Session {
  private:
   Session(Engine& engine, const SessionOptions& options) : engine_(engine), options_(options) {}
   Status allocate();
+  Status read_chunks(std::span<const int32_t> todo, const PrefillProgress& progress,
+                     const std::atomic<bool>* cancel);
+  // session_saving.cc
+  Result<int64_t> resume(std::span<const int32_t> tokens);
+  Result<int64_t> restore(const Resume& from, std::span<const int32_t> tokens);
+  Status settle_before(int64_t n_more);
+  void save_while_reading(int64_t n_left);
+  void save_while_answering();
+
   Status read_sampled(const std::atomic<bool>* cancel);
   void predict();
   Status settle();
@@ -149,6 +180,7 @@ class Session {
   int64_t n_context_ = 0;
   int64_t chunk_ = 0;
   std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<SessionFile> saved_;
   std::unique_ptr<TieredCache> cache_;
   Buffer logits_;
   PlanInput plan_input_;
@@ -161,6 +193,10 @@ class Session {
   int64_t expected_output_ = 0;  // by the last plan
   int64_t n_unanswered_ = 0;     // tokens of the prompt that awaits its answer
   std::vector<int32_t> tokens_;  // all so far
+  int64_t n_answered_ = 0;       // of these, up to the end of the latest answer
+  bool on_grid_ = false;         // resumed within a prompt: chunks end where they always do
+  bool save_due_ = false;        // the prompt has been read, but not saved since
+  SavedReport saved_report_;
   Timings timings_;
 };
 
