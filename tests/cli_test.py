@@ -4,6 +4,7 @@
 Environment: TIERKV (the program), TIERKV_MODELS (the folder of models and texts).
 """
 import csv
+import fcntl
 import json
 import os
 import pathlib
@@ -415,6 +416,231 @@ class Faults(Case):
             self.skipTest("no small file system can be mounted here")
         self.addCleanup(subprocess.run, ["umount", mount])
         self.refused(*arguments, "--flash", mount, says="No space left")
+
+
+class Sessions(Case):
+    def setUp(self):
+        super().setUp()
+        self.file = self.tmp / "s.tkv"
+        self.document = self.text("policy", 6000)
+
+    def ask(self, question, *more, session=True, n=16):
+        saved = ("--session", self.file) if session else ()
+        return run_json("-f", self.document, "-p", question, "-n", n, "--ignore-eos", *saved, *more)
+
+    def show(self, session=None, *more):
+        process = tierkv("session", "show", session or self.file, "--json", *more)
+        self.assertEqual(process.returncode, 0, process.err)
+        return json.loads(process.out)
+
+    def verify(self, *more):
+        return tierkv("session", "verify", self.file, *more)
+
+    def test_another_question_reads_only_the_question(self):
+        for more in ((), ("--kv", "exact"), ("--kv", "flash"), ("--kv", "k5v4")):
+            first, second = "What is this about?", "Who wrote it?"
+            saved = self.ask(first, *more)
+            self.assertEqual(saved["tokens"], self.ask(first, *more, session=False)["tokens"])
+            self.assertEqual(saved["session"]["n_resumed"], 0)
+            other = self.ask(second, *more)
+            self.assertEqual(other["tokens"], self.ask(second, *more, session=False)["tokens"], more)
+            self.assertGreater(other["session"]["n_resumed"], 1200)
+            self.assertLess(other["timings"]["prompt_n"], 40)
+            self.assertEqual(self.ask(first, *more)["tokens"], saved["tokens"])
+            self.assertEqual(self.verify("-m", SMOL).returncode, 0)
+            self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
+            self.file.unlink()
+
+    def test_windows_come_back_too(self):
+        def ask(question, *more):
+            process = tierkv("run", "-m", GEMMA, "-f", self.document, "-p", question, "-n", 12, "--temp", 0, "--json",
+                             *more)
+            self.assertEqual(process.returncode, 0, process.err)
+            return json.loads(process.out)
+        ask("In short:", "--session", self.file)
+        out = ask("The rules are", "--session", self.file)
+        self.assertGreater(out["session"]["n_resumed"], 1200)
+        self.assertEqual(out["tokens"], ask("The rules are")["tokens"])
+        # Another beginning: nothing is kept, and nothing is wrong.
+        self.document = self.text("devref", 3000)
+        out = ask("In short:", "--session", self.file)
+        self.assertLess(out["session"]["n_resumed"], 10)
+        self.assertEqual(out["tokens"], ask("In short:")["tokens"])
+
+    def test_a_chat_goes_on_in_another_process(self):
+        lines = ["My cat is called Zanzibar.", "Write a short poem about it.", "What is the name of my cat?"]
+        def chat(lines, *more):
+            process = tierkv("chat", "-m", SMOL, "--temp", 0, "-n", 40, *more, stdin="\n".join(lines).encode())
+            self.assertEqual(process.returncode, 0, process.err)
+            return process
+        whole = chat(lines).out
+        first = chat(lines[:2], "--session", self.file).out
+        second = chat(lines[2:], "--session", self.file)
+        self.assertEqual(first + second.out, whole)
+        self.assertIn("going on after", second.err)
+        out = run_json("-p", "And what was my name?", "-n", 4, "--session", self.file)
+        self.assertGreater(out["session"]["n_resumed"], 100)
+        self.assertLess(out["timings"]["prompt_n"], 40)
+        self.refused("run", "-m", SMOL, "-p", "x", "--system", "Be brief.", "--session", self.file, says="--system")
+
+    def test_resuming_stays_in_the_budget(self):
+        self.document = self.text("policy", 12000)
+        self.ask("What is this about?", "--ram", "140M")
+        arguments = ("run", "-m", SMOL, "-f", self.document, "-p", "Who wrote it?", "-n", "8", "--temp", "0", "--ignore-eos",
+                     "--session", self.file)
+        for ram in (135, 150):
+            code, rss = peak_rss(*arguments, "--ram", f"{ram}M")
+            self.assertEqual(code, 0)
+            self.assertLessEqual(rss, ram * MIB)
+        self.assertGreater(self.show()["n_tokens"], 2000)
+
+    def test_interrupted_reading_goes_on(self):
+        self.document = self.text("policy", 30000)
+        process = subprocess.Popen([TIERKV, "run", "-m", SMOL, "-f", str(self.document), "-p", "Why?", "--session",
+                                    str(self.file), "--session-every", "512"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(600):
+            time.sleep(0.1)
+            if self.file.exists() and self.file.stat().st_blocks > 20000:  # some extents
+                break
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130)
+        n = self.show()["n_tokens"]
+        self.assertGreaterEqual(n, 512)
+        self.assertEqual(self.show()["n_answered"], 0)
+        self.assertEqual(self.verify().returncode, 0)
+        self.refused("run", "-m", SMOL, "-p", "Go on.", "--session", self.file, says="never answered")
+
+    def test_names_quota_and_commands(self):
+        folder = self.tmp / "sessions"
+        here = ("--session-dir", folder)
+        for name in ("one", "two", "three"):
+            run_json("-p", f"Say {name}.", "-n", 4, "--session", name, *here)
+            time.sleep(0.05)
+        def names():
+            return [s["name"] for s in json.loads(tierkv("session", "list", "--json", *here).out)]
+        self.assertEqual(names(), ["three", "two", "one"])
+        self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
+        run_json("-p", "Again.", "-n", 4, "--session", "one", *here)
+        self.assertEqual(names(), ["one", "three", "two"])
+        process = tierkv("run", "-m", SMOL, "-p", "Say four.", "-n", 4, "--session", "four", "--session-quota", "12M", *here)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("removed the saved session two.tkv", process.err)
+        self.assertNotIn("two", names())
+        self.assertIn("four", names())
+        self.refused("run", "-m", SMOL, "-p", "x", "--session", "five", "--session-quota", "1M", *here, says="--session-quota")
+        self.assertEqual(names()[0], "four")
+        self.assertIn("tokens of at most 8192", tierkv("session", "show", "four", *here).out)
+        self.assertEqual(tierkv("session", "rm", "four", *here).returncode, 0)
+        self.refused("session", "show", "four", *here, says="four.tkv")
+        self.refused("session", "rm", "four", *here, says="four.tkv")
+        self.refused("session", "verify", "four", *here, says="four.tkv")
+        self.assertEqual(tierkv("session", "list", "--session-dir", self.tmp / "none").returncode, 0)
+
+    def test_files_that_do_not_serve(self):
+        run = ("run", "-m", SMOL, "-p", "x", "-n", 2)
+        self.refused(*run, "--session", self.document, says=str(self.document))
+        self.refused(*run, "--session", self.tmp / "no" / "such.tkv", says="such.tkv")
+        self.refused(*run, "--session", self.file, "--no-flash", says="--no-flash")
+        self.refused(*run, "--session", self.file, "--flash", self.flash, says="--flash")
+        self.ask("What is this about?")
+        self.refused("run", "-m", GEMMA, "-p", "x", "--session", self.file, says="smollm2-135m")
+        self.refused("session", "verify", self.file, "-m", GEMMA, says="another model")
+        with open(self.file, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.refused(*run, "--session", self.file, says="in use by another process")
+            self.assertTrue(self.show()["in_use"])
+        with open(self.file, "r+b") as file:
+            file.truncate(4096)
+        self.refused(*run, "--session", self.file, says=str(self.file))
+        self.refused("session", "verify", self.file, says=str(self.file))
+
+    def mount(self, options):
+        mount = self.tmp / "small"
+        mount.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", mount], stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("no small file system can be mounted here")
+        self.addCleanup(self.umount, mount)
+        return mount
+
+    def umount(self, mount):
+        self.soon("umount", mount)
+
+    def soon(self, *command):
+        """Until it works: io_uring holds a process's files for a moment longer than the process."""
+        for _ in range(100):
+            if subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0:
+                return
+            time.sleep(0.05)
+        self.fail(f"{command} does not work")
+
+    def test_a_full_disk_ends_saving_but_not_the_answer(self):
+        want = self.ask("What is this about?", session=False)["tokens"]
+        mount = self.mount("size=6m")
+        self.file = mount / "s.tkv"
+        for size in (6, 14, 26):
+            self.soon("mount", "-o", f"remount,size={size}m", mount)
+            process = tierkv("run", "-m", SMOL, "-f", self.document, "-p", "What is this about?", "-n", 16, "--ignore-eos", "--temp", 0,
+                             "--session", self.file, "--session-every", 512, "--json")
+            self.assertEqual(process.returncode, 0, process.err)
+            out = json.loads(process.out)
+            self.assertEqual(out["tokens"], want)
+            self.assertIn("not saved beyond", process.err)
+            self.assertIn("No space left", out["session"]["error"])
+            verified = self.verify()
+            self.assertEqual(verified.returncode, 0, verified.err)
+            self.assertEqual(self.show()["n_tokens"], out["session"]["n_saved"])
+            self.file.unlink()
+
+    def test_a_read_only_disk_says_so(self):
+        mount = self.mount("size=100m")
+        self.file = mount / "s.tkv"
+        self.ask("What is this about?")
+        self.soon("mount", "-o", "remount,ro", mount)
+        self.refused("run", "-m", SMOL, "-p", "x", "--session", self.file, says="Read-only")
+        self.refused("run", "-m", SMOL, "-p", "x", "--session", mount / "t.tkv", says="Read-only")
+
+    def test_flipped_bits_never_change_an_answer(self):
+        questions = ("What is this about?", "Who wrote it?")
+        want = self.ask(questions[1], session=False)["tokens"]
+        self.ask(questions[0])
+        sound = self.tmp / "sound.tkv"
+        self.file.rename(sound)
+        regions, at = [], 0
+        with open(sound, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            while at < size:
+                try:
+                    start = file.seek(at, os.SEEK_DATA)
+                except OSError:
+                    break
+                at = file.seek(start, os.SEEK_HOLE)
+                regions.append((start, at))
+        chance, refused = random.Random(5), 0
+        for i in range(24):
+            subprocess.run(["cp", "--sparse=always", sound, self.file], check=True)
+            start, end = regions[i % len(regions)] if i % 2 else chance.choice(regions)
+            place = chance.randrange(start, end)
+            with open(self.file, "r+b") as file:
+                file.seek(place)
+                byte = file.read(1)[0]
+                file.seek(place)
+                file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+            process = tierkv("run", "-m", SMOL, "-f", self.document, "-p", questions[1], "-n", 16, "--ignore-eos", "--temp", 0,
+                             "--session", self.file, "--json")
+            if process.returncode == 0:
+                self.assertEqual(json.loads(process.out)["tokens"], want, f"byte {place}")
+            else:
+                refused += 1
+                self.assertEqual(process.returncode, 1)
+                self.assertIn(str(self.file), process.err)
+                self.assertIn("damaged", process.err)
+        self.assertGreater(refused, 0)
+
+    def test_crashes(self):
+        subprocess.run([sys.executable, pathlib.Path(__file__).parent / "crash_test.py", "--crashes", "12"], check=True)
+        subprocess.run([sys.executable, pathlib.Path(__file__).parent / "crash_test.py", "--crashes", "3", "--real"],
+                       check=True)
 
 
 class Bench(Case):
