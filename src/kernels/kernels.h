@@ -4,6 +4,7 @@
 #include "kernels/attention.h"
 #include "kernels/attention_bf16.h"
 #include "kernels/isa.h"
+#include "kernels/low_rank.h"
 #include "kernels/matmul.h"
 #include "kernels/roof.h"
 #include "kernels/rotated.h"
@@ -17,6 +18,7 @@ struct Kernels {
   const VectorKernels* vector;
   const AttentionKernels* attention;
   const RotatedKernels* rotated;
+  const LowRankKernels* low_rank;
   const RoofKernels* roof;
   const Bf16AttentionKernels* bf16_attention;  // null where the CPU does not multiply bfloat16
 };
