@@ -5,7 +5,7 @@
 set -euo pipefail
 
 declare -A groups=(
-  [build]='g++ cmake ninja-build ccache pkg-config libcli11-dev nlohmann-json3-dev libpcre2-dev libsqlite3-dev liburing-dev'
+  [build]='g++ cmake ninja-build ccache pkg-config libcli11-dev nlohmann-json3-dev libpcre2-dev libsqlite3-dev liburing-dev libeigen3-dev'
   [test]='libgtest-dev libgmock-dev python3-venv time'
   [fetch]='python3 python3-pip ca-certificates'
   [fuzz]='clang-14 libclang-rt-14-dev'

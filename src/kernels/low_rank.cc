@@ -6,7 +6,7 @@ namespace tierkv {
 
 // Half a head in whole vectors of sixteen, for rotation.
 bool low_rank_head_dim_valid(int64_t head_dim) {
-  return head_dim >= 32 && head_dim <= 512 && head_dim % 32 == 0;
+  return head_dim >= 32 && head_dim <= kMostLowRankHeadDim && head_dim % 32 == 0;
 }
 
 int64_t low_rank_of(int64_t n_kv_heads, int64_t head_dim, int permille) {

@@ -25,6 +25,7 @@ namespace tierkv {
 
 inline constexpr int kRankStep = 16;  // ranks are multiples of this
 inline constexpr int kLatentGroup = 32;
+inline constexpr int64_t kMostLowRankHeadDim = 512;
 
 // What all blocks of one layer share.
 struct LowRankLayer {

@@ -1,0 +1,99 @@
+// The only file that includes Eigen, whose headers are slow to compile.
+#include "kv/low_rank_basis.h"
+
+#define EIGEN_MPL2_ONLY
+#define EIGEN_DONT_PARALLELIZE
+#include <Eigen/Eigenvalues>
+#include <cmath>
+#include <new>
+
+#include "base/half.h"
+
+namespace tierkv {
+namespace {
+
+using Matrix = Eigen::MatrixXd;
+
+// Counts memory that Eigen takes from the heap against the budget.
+class Reservation {
+ public:
+  Reservation(MemoryBudget& budget, uint64_t bytes) : budget_(budget), bytes_(bytes) {
+    status_ = budget.reserve(MemoryKind::kScratch, bytes);
+  }
+  ~Reservation() {
+    if (status_.ok()) budget_.release(MemoryKind::kScratch, bytes_);
+  }
+  Reservation(const Reservation&) = delete;
+  const Status& status() const { return status_; }
+
+ private:
+  MemoryBudget& budget_;
+  uint64_t bytes_;
+  Status status_;
+};
+
+double energy(const LowRankGram& gram, int64_t begin, int64_t end) {
+  double sum = 0;
+  for (int64_t i = begin; i < end; ++i) sum += gram.gram[i * gram.width + i];
+  return sum;
+}
+
+void scale_gram(const LowRankGram& gram, LowRankScales scales) {
+  const int64_t half = gram.width / 2;
+  for (int64_t i = 0; i < gram.width; ++i) {
+    for (int64_t j = i; j < gram.width; ++j) {
+      gram.gram[i * gram.width + j] *=
+          (i < half ? scales.k : scales.v) * (j < half ? scales.k : scales.v);
+    }
+  }
+}
+
+// Eigen sorts eigenvalues in ascending order.
+void store_basis(const Matrix& vectors, int64_t rank, int64_t head_dim, uint16_t* w) {
+  const int64_t width = vectors.rows();
+  for (int64_t i = 0; i < width; ++i) {
+    for (int64_t r = 0; r < rank; ++r) {
+      const int64_t part = i / head_dim, d = i % head_dim;
+      w[(part * rank + r) * head_dim + d] =
+          f32_to_f16(static_cast<float>(vectors(i, width - 1 - r)));
+    }
+  }
+}
+
+Status decompose(const LowRankGram& gram, int64_t rank, uint16_t* w) {
+  // Rows of `gram` are columns to Eigen, so its right is their lower triangle, which Eigen reads.
+  const Eigen::Map<const Eigen::MatrixXf> lower(gram.gram, gram.width, gram.width);
+  const Eigen::SelfAdjointEigenSolver<Matrix> solver(lower.cast<double>());
+  if (solver.info() != Eigen::Success || !std::isfinite(solver.eigenvalues().sum())) {
+    return corrupt("the keys and values of the prompt have no low-rank basis; choose another --kv");
+  }
+  store_basis(solver.eigenvectors(), rank, gram.head_dim, w);
+  return {};
+}
+
+}  // namespace
+
+LowRankScales choose_low_rank_scales(const LowRankGram& gram) {
+  const double k = energy(gram, 0, gram.width / 2), v = energy(gram, gram.width / 2, gram.width);
+  if (!(k > 0) || !(v > 0)) return {};
+  return {1, static_cast<float>(std::sqrt(k / v))};
+}
+
+// The eigenvectors, which start as a copy of the matrix; vectors of `width` beside them.
+uint64_t low_rank_basis_bytes(int64_t width) {
+  return static_cast<uint64_t>(width * (width + 8)) * sizeof(double);
+}
+
+Status find_low_rank_basis(const LowRankGram& gram, LowRankScales scales, int64_t rank,
+                           MemoryBudget& budget, uint16_t* w) {
+  const Reservation reservation(budget, low_rank_basis_bytes(gram.width));
+  TIERKV_RETURN_IF_ERROR(reservation.status());
+  scale_gram(gram, scales);
+  try {
+    return decompose(gram, rank, w);
+  } catch (const std::bad_alloc&) {
+    return resource_exhausted("the system has no memory for the low-rank basis");
+  }
+}
+
+}  // namespace tierkv

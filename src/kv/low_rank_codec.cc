@@ -1,0 +1,234 @@
+#include "kv/low_rank_codec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/carve.h"
+#include "kv/low_rank_basis.h"
+
+namespace tierkv {
+namespace {
+
+constexpr int kMostAtOnce = 4;  // layers whose bases are found side by side
+
+int64_t width_of(const KvLayerShape& shape) { return 2 * shape.n_kv_heads * shape.head_dim; }
+uint64_t w_bytes(const KvLayerShape& shape, int64_t rank) {
+  return align64(static_cast<uint64_t>(rank * width_of(shape)) * sizeof(uint16_t));
+}
+// [n][head_dim]: cosines and sines of positions 0, stride, 2 stride, ..
+void fill_angles(const KvRope& rope, int64_t n, int64_t stride, float* out) {
+  const int64_t half = static_cast<int64_t>(rope.frequency.size());
+  for (int64_t row = 0; row < n; ++row, out += 2 * half) {
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(row * stride) * rope.frequency[i];
+      out[i] = static_cast<float>(std::cos(angle));
+      out[half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+// The largest sizes that any low-rank layer needs.
+struct Extremes {
+  int64_t width = 0;
+  uint64_t kernel_bytes = 0;
+
+  Extremes(const KvLayout& layout, const std::vector<LowRankChoice>& choices) {
+    for (size_t layer = 0; layer < choices.size(); ++layer) {
+      if (choices[layer].rank == 0) continue;
+      const KvLayerShape& shape = layout.shapes[layer];
+      width = std::max(width, width_of(shape));
+      kernel_bytes =
+          std::max(kernel_bytes, low_rank_scratch_bytes(choices[layer].rank, shape.head_dim));
+    }
+  }
+};
+
+int at_once(int n_threads) { return std::min(n_threads, kMostAtOnce); }
+
+uint64_t gram_bytes(int64_t width) {
+  return align64(static_cast<uint64_t>(width * width) * sizeof(float));
+}
+
+uint64_t page_rows_bytes(int64_t width) {
+  return align64(static_cast<uint64_t>(kPageTokens * width) * sizeof(float));
+}
+
+}  // namespace
+
+int64_t LowRankCodec::table_floats(int64_t head_dim, int64_t max_tokens) {
+  const int64_t n_steps = max_tokens / (kPageTokens * kPagesAStep) + 1;
+  return (kPageTokens + kPagesAStep + n_steps) * head_dim;
+}
+
+// As if no two layers shared their tables: whether they do is known once weights are loaded.
+uint64_t LowRankCodec::memory_bytes(const KvLayout& layout,
+                                    const std::vector<LowRankChoice>& choices, int64_t max_tokens,
+                                    int n_threads) {
+  uint64_t w = 0, tables = 0;
+  for (size_t layer = 0; layer < choices.size(); ++layer) {
+    if (choices[layer].rank == 0) continue;
+    const KvLayerShape& shape = layout.shapes[layer];
+    w += w_bytes(shape, choices[layer].rank);
+    tables += static_cast<uint64_t>(table_floats(shape.head_dim, max_tokens)) * sizeof(float);
+  }
+  if (w == 0) return 0;
+  const Extremes most(layout, choices);
+  const uint64_t scratch = page_rows_bytes(most.width) + align64(most.kernel_bytes) * n_threads;
+  const uint64_t finding = at_once(n_threads) * (buffer_footprint(gram_bytes(most.width)) +
+                                                 low_rank_basis_bytes(most.width));
+  return buffer_footprint(w) + buffer_footprint(tables) + buffer_footprint(scratch) + finding;
+}
+
+Result<std::unique_ptr<LowRankCodec>> LowRankCodec::create(
+    const KvLayout& layout, const std::vector<LowRankChoice>& choices,
+    const std::vector<KvRope>& ropes, int64_t max_tokens, MemoryBudget& budget,
+    const Kernels& kernels, ThreadPool& pool, const ForEachPage& for_each_page) {
+  if (ropes.size() != layout.shapes.size()) {
+    return internal_error("the low-rank codec was not told how keys are rotated");
+  }
+  std::unique_ptr<LowRankCodec> codec(new LowRankCodec(layout, budget, kernels, pool));
+  TIERKV_RETURN_IF_ERROR(codec->allocate(choices, ropes, max_tokens));
+  TIERKV_RETURN_IF_ERROR(codec->find_bases(for_each_page));
+  return codec;
+}
+
+Status LowRankCodec::allocate(const std::vector<LowRankChoice>& choices,
+                              const std::vector<KvRope>& ropes, int64_t max_tokens) {
+  layers_.resize(layout_.shapes.size());
+  tables_.resize(layout_.shapes.size());
+  TIERKV_RETURN_IF_ERROR(allocate_tables(choices, ropes, max_tokens));
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < choices.size(); ++i) bytes += w_bytes(layout_.shapes[i], choices[i].rank);
+  TIERKV_ASSIGN_OR_RETURN(w_, Buffer::allocate(budget_, MemoryKind::kTier1, bytes));
+  std::byte* w = w_.data();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const KvLayerShape& shape = layout_.shapes[i];
+    layers_[i] = {choices[i].rank,
+                  shape.head_dim,
+                  shape.n_kv_heads,
+                  choices[i].latent_bits,
+                  ropes[i].pairing,
+                  1,
+                  1,
+                  nullptr,
+                  tables_[i].offsets};
+    layers_[i].w = reinterpret_cast<const uint16_t*>(w);
+    w += w_bytes(shape, choices[i].rank);
+  }
+  const Extremes most(layout_, choices);
+  thread_bytes_ = align64(most.kernel_bytes);
+  TIERKV_ASSIGN_OR_RETURN(
+      scratch_, Buffer::allocate(budget_, MemoryKind::kScratch,
+                                 page_rows_bytes(most.width) + thread_bytes_ * pool_.size()));
+  return {};
+}
+
+// Layers with the same rotation share their tables.
+Status LowRankCodec::allocate_tables(const std::vector<LowRankChoice>& choices,
+                                     const std::vector<KvRope>& ropes, int64_t max_tokens) {
+  std::vector<size_t> like(choices.size());  // the first layer with the same tables
+  uint64_t floats = 0;
+  const auto size = [&](size_t i) { return table_floats(layout_.shapes[i].head_dim, max_tokens); };
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (choices[i].rank == 0) continue;
+    for (like[i] = 0; choices[like[i]].rank == 0 || !(ropes[like[i]] == ropes[i]);) ++like[i];
+    if (like[i] == i) floats += size(i);
+  }
+  TIERKV_ASSIGN_OR_RETURN(tables_memory_,
+                          Buffer::allocate(budget_, MemoryKind::kTier1, floats * sizeof(float)));
+  float* memory = tables_memory_.as<float>();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    if (choices[i].rank == 0) continue;
+    if (like[i] == i) {
+      const int64_t dim = layout_.shapes[i].head_dim;
+      tables_[i] = {memory, memory + kPageTokens * dim, memory + (kPageTokens + kPagesAStep) * dim};
+      memory += size(i);
+      fill_angles(ropes[i], kPageTokens, 1, tables_[i].offsets);
+      fill_angles(ropes[i], kPagesAStep, kPageTokens, tables_[i].pages);
+      fill_angles(ropes[i], (memory - tables_[i].steps) / dim, kPageTokens * kPagesAStep,
+                  tables_[i].steps);
+    }
+    tables_[i] = tables_[like[i]];
+  }
+  return {};
+}
+
+void LowRankCodec::page_angles(int layer, int64_t page, float* out) const {
+  const int64_t dim = layout_.shapes[layer].head_dim, half = dim / 2;
+  const float* a = tables_[layer].pages + page % kPagesAStep * dim;
+  const float* b = tables_[layer].steps + page / kPagesAStep * dim;
+  for (int64_t i = 0; i < half; ++i) {
+    out[i] = a[i] * b[i] - a[half + i] * b[half + i];
+    out[half + i] = a[half + i] * b[i] + a[i] * b[half + i];
+  }
+}
+
+// Some layers at once, since a decomposition runs on one thread.
+Status LowRankCodec::find_bases(const ForEachPage& for_each_page) {
+  std::vector<int> todo;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].rank != 0) todo.push_back(static_cast<int>(i));
+  }
+  for (size_t begin = 0; begin < todo.size(); begin += at_once(pool_.size())) {
+    const size_t n = std::min<size_t>(todo.size() - begin, at_once(pool_.size()));
+    TIERKV_RETURN_IF_ERROR(find_bases_of({todo.data() + begin, n}, for_each_page));
+  }
+  return {};
+}
+
+Status LowRankCodec::find_bases_of(std::span<const int> layers, const ForEachPage& for_each_page) {
+  std::vector<Buffer> grams;
+  for (const int layer : layers) {
+    TIERKV_ASSIGN_OR_RETURN(Buffer gram, Buffer::allocate(budget_, MemoryKind::kScratch,
+                                                          gram_bytes(layers_[layer].width())));
+    TIERKV_RETURN_IF_ERROR(gather_gram(layer, for_each_page, gram.as<float>()));
+    grams.push_back(std::move(gram));
+  }
+  std::vector<Status> outcome(layers.size());
+  pool_.parallel_for(static_cast<int64_t>(layers.size()), [&](int64_t i, int) {
+    LowRankLayer& layer = layers_[layers[i]];
+    const LowRankGram gram = {grams[i].as<float>(), layer.width(), layer.head_dim};
+    const LowRankScales scales = choose_low_rank_scales(gram);
+    layer.k_scale = scales.k;
+    layer.v_scale = scales.v;
+    outcome[i] =
+        find_low_rank_basis(gram, scales, layer.rank, budget_, const_cast<uint16_t*>(layer.w));
+  });
+  for (const Status& status : outcome) TIERKV_RETURN_IF_ERROR(status);
+  return {};
+}
+
+Status LowRankCodec::gather_gram(int layer, const ForEachPage& for_each_page, float* gram) {
+  const int64_t width = layers_[layer].width();
+  return for_each_page(layer, [&](int64_t page, const std::byte* exact_layer) {
+    gather(layer, page, exact_layer);
+    pool_.parallel_for(width / kRankStep, [&](int64_t task, int) {
+      kernels_.low_rank->add_gram(rows(), width, task * kRankStep, (task + 1) * kRankStep, gram);
+    });
+  });
+}
+
+// A page's rows x of a layer.
+void LowRankCodec::gather(int layer, int64_t page, const std::byte* exact_layer) {
+  const LowRankLayer& low_rank = layers_[layer];
+  float angles[kMostLowRankHeadDim];
+  page_angles(layer, page, angles);
+  const int64_t block_bytes = exact_block_bytes(low_rank.head_dim);
+  pool_.parallel_for(low_rank.n_kv_heads, [&](int64_t head, int) {
+    kernels_.low_rank->gather(low_rank,
+                              reinterpret_cast<const uint16_t*>(exact_layer + head * block_bytes),
+                              static_cast<int>(head), angles, rows());
+  });
+}
+
+void LowRankCodec::encode(int layer, int64_t page, const std::byte* exact_layer, std::byte* block) {
+  constexpr int kTaskTokens = 16;
+  gather(layer, page, exact_layer);
+  pool_.parallel_for(kPageTokens / kTaskTokens, [&](int64_t task, int thread) {
+    const int first = static_cast<int>(task) * kTaskTokens;
+    kernels_.low_rank->encode(layers_[layer], rows(), first, first + kTaskTokens, block,
+                              scratch_.data() + thread * thread_bytes_);
+  });
+}
+
+}  // namespace tierkv
