@@ -247,6 +247,13 @@ class Budget(Case):
         process.stdin.close()
         self.assertEqual(process.wait(), 0)
 
+    def test_low_rank_stays_under_the_ceiling(self):
+        """Its basis is found while the prompt's pages still fill what RAM there is."""
+        out = run_json(*self.arguments("150M", "--kv", "lr25i8", "--ignore-eos"))
+        self.assertEqual(set(out["plan"]["codecs"]), {"lr25i8"})
+        self.assertGreater(out["tiers"]["n_compressed"], 5500)
+        self.assertLessEqual(out["peak_rss_bytes"], 150 * MIB)
+
     def test_survives_in_a_cgroup_of_that_size(self):
         group = None
         for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
@@ -1127,6 +1134,15 @@ class Oracle(Case):
         for key in ("ppl", "kld", "kld_p99", "top1", "bits_per_element"):
             self.assertIn(key, out)
         self.assertAlmostEqual(out["bits_per_element"], 4.75)
+        self.assertGreater(out["kld"], 1e-6)
+        self.assertLess(out["kld"], 5e-3)
+
+    def test_eval_measures_low_ranks(self):
+        out = json.loads(tierkv("eval", "-m", SMOL, "-f", self.text("policy", 9000), "--prefix", 1024,
+                                "--tokens", 64, "--kv", "lr75", "--json").out)
+        self.assertEqual(out["bits_per_element"], 12)
+        self.assertEqual(out["basis_bytes"], 30 * 288 * 384 * 2)  # layers, rank, dimensions, float16
+        self.assertGreater(out["bits_per_element_with_basis"], 12)
         self.assertGreater(out["kld"], 1e-6)
         self.assertLess(out["kld"], 5e-3)
 

@@ -30,6 +30,8 @@ nlohmann::json result_json(const EvalResult& r) {
           {"top1", r.top1},
           {"bits_per_element", r.bits_per_element},
           {"n_replans", r.n_replans},
+          {"bits_per_element_with_basis", r.bits_per_element_with_basis},
+          {"basis_bytes", r.basis_bytes},
           {"n", r.n},
           {"n_exact", r.n_exact},
           {"n_compressed", r.n_compressed},

@@ -18,13 +18,14 @@ struct TieredAttention::Scratch {
   int8_t* codes;               // queries in rotated int8 form, few only
   float* code_scale;
   int32_t* code_sum;
-  float *rotated_out, *rotated_max, *rotated_sum;  // few only
+  float *packed_out, *packed_max, *packed_sum;  // of compressed pages, few only
   float* split_states;
   std::byte* threads;  // per thread: kernel scratch, ranges of rows, one exact block
   uint64_t kernel_bytes, thread_bytes;
   uint64_t total_bytes = 0;
 
-  Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk, int n_threads);
+  Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk, int n_threads,
+          int64_t largest_rank);
 
   std::byte* kernel(int thread) const { return threads + thread * thread_bytes; }
   int32_t* ranges(int thread) const {
@@ -79,9 +80,14 @@ struct TieredAttention::Call {
   AttentionRows plain_rows(int kv_head, int64_t begin, int64_t n) const {
     return rows(kv_head, begin, n, scratch.max, scratch.sum, scratch.out);
   }
-  AttentionRows rotated_rows(int kv_head) const {
-    return rows(kv_head, 0, head_rows(), scratch.rotated_max, scratch.rotated_sum,
-                scratch.rotated_out);
+  // The state over compressed pages: of codes, outputs still rotated; of latents, not yet
+  // projected.
+  AttentionRows packed_rows(int kv_head) const {
+    AttentionRows r =
+        rows(kv_head, 0, head_rows(), scratch.packed_max, scratch.packed_sum, nullptr);
+    r.head_dim = packed_dim();
+    r.out = scratch.packed_out + kv_head * head_rows() * packed_dim();
+    return r;
   }
   uint16_t* bf16_queries(int kv_head, int64_t begin) const {
     return scratch.q_bf16 + (kv_head * head_rows() + begin) * shape.head_dim;
@@ -95,6 +101,17 @@ struct TieredAttention::Call {
   bool is_rotated(int64_t page, int kv_head) const {
     return pages.tier(layer, page) == PageTier::kCompressed && format(kv_head) != RotatedFormat{};
   }
+  // The layer's low-rank basis; null when its compressed pages hold codes or float16.
+  const LowRankLayer* low_rank() const {
+    return pages.low_rank() == nullptr ? nullptr : pages.low_rank()->layer(layer);
+  }
+  bool is_low_rank(int64_t page) const {
+    return low_rank() != nullptr && pages.tier(layer, page) == PageTier::kCompressed;
+  }
+  int64_t packed_dim() const { return low_rank() == nullptr ? shape.head_dim : low_rank()->rank; }
+  int64_t state_dim() const { return std::max<int64_t>(shape.head_dim, packed_dim()); }
+  // Whether compressed pages, if there are any, need a state of their own.
+  bool is_packed() const { return low_rank() != nullptr || has_codes(); }
   // Whether compressed pages, if there are any, hold codes in some KV head.
   bool has_codes() const {
     for (int head = 0; head < shape.n_kv_heads; ++head) {
@@ -109,7 +126,7 @@ struct TieredAttention::Call {
       case PageTier::kExact:
         return pages.exact_block(layer, page, kv_head);
       case PageTier::kCompressed:
-        return pages.compressed_block(layer, page, kv_head);
+        return pages.compressed_block(layer, page, low_rank() == nullptr ? kv_head : 0);
       case PageTier::kFlash:
         return pages.flash_block(extent, layer, page, kv_head);
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/carve.h"
+
 namespace tierkv {
 
 KvLayout make_kv_layout(std::vector<KvLayerShape> shapes) {
@@ -42,6 +44,7 @@ CompressedLayout make_compressed_layout(const KvLayout& layout,
   for (const KvLayerShape& shape : layout.shapes) {
     compressed.layers.emplace_back(static_cast<size_t>(shape.n_kv_heads));
   }
+  compressed.low_rank = low_rank_choices(layout, codecs);
   auto codec = codecs.begin();
   for (const int layer : layout.full_layers) {
     for (CompressedHead& head : compressed.layers[layer]) {
@@ -55,7 +58,53 @@ CompressedLayout make_compressed_layout(const KvLayout& layout,
   return compressed;
 }
 
+std::vector<LowRankChoice> low_rank_choices(const KvLayout& layout,
+                                            const std::vector<CodecId>& codecs) {
+  std::vector<LowRankChoice> choices(layout.shapes.size());
+  size_t head = 0;  // the layer's first
+  for (const int layer : layout.full_layers) {
+    if (head >= codecs.size()) break;
+    const KvLayerShape& shape = layout.shapes[layer];
+    const CodecId codec = codecs[head];
+    if (codec.is_low_rank()) {
+      choices[layer] = {low_rank_of(shape.n_kv_heads, shape.head_dim, codec.rank_permille),
+                        codec.latent_bits};
+    }
+    if (codecs.size() > 1) head += shape.n_kv_heads;
+  }
+  return choices;
+}
+
+int64_t largest_rank(const std::vector<LowRankChoice>& choices) {
+  int64_t largest = 0;
+  for (const LowRankChoice& choice : choices) largest = std::max(largest, choice.rank);
+  return largest;
+}
+
+Status check_low_rank(const KvLayout& layout, const std::vector<CodecId>& codecs) {
+  size_t head = 0;
+  for (const int layer : layout.full_layers) {
+    const KvLayerShape& shape = layout.shapes[layer];
+    for (int i = 0; i < shape.n_kv_heads && head + i < codecs.size(); ++i) {
+      const bool either = codecs[head].is_low_rank() || codecs[head + i].is_low_rank();
+      if (either && codecs[head + i] != codecs[head]) {
+        return invalid_argument("the KV heads of a layer share a low-rank codec or have none");
+      }
+      if (either && !low_rank_head_dim_valid(shape.head_dim)) {
+        return unsupported(format("no low-rank codec for heads of %d dimensions", shape.head_dim));
+      }
+    }
+    head += shape.n_kv_heads;
+  }
+  return {};
+}
+
 uint64_t compressed_block_bytes(const KvLayerShape& shape, CodecId codec) {
+  if (codec.is_low_rank()) {
+    const int64_t rank = low_rank_of(shape.n_kv_heads, shape.head_dim, codec.rank_permille);
+    const uint64_t n_heads = static_cast<uint64_t>(shape.n_kv_heads);
+    return align64((low_rank_block_bytes(rank, codec.latent_bits) + n_heads - 1) / n_heads);
+  }
   return codec == CodecId{} ? exact_block_bytes(shape.head_dim)
                             : rotated_block_bytes({codec.k_bits, codec.v_bits}, shape.head_dim);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/low_rank.h"
 #include "kernels/rotated.h"
 #include "kv/kv_cache.h"
 #include "plan/plan.h"
@@ -47,26 +48,42 @@ KvLayout make_kv_layout(std::vector<KvLayerShape> shapes);
 // FlashLayout::payload_bytes: of one extent, for each layer of the model.
 std::vector<uint64_t> flash_payload_bytes(const KvLayout& layout);
 
+// How the low-rank codec keeps a layer; rank 0: it does not.
+struct LowRankChoice {
+  int64_t rank = 0;
+  int latent_bits = 0;
+  friend bool operator==(const LowRankChoice&, const LowRankChoice&) = default;
+};
+
 // A Tier-1 page: the codec and the place of each KV head's block in each full-attention layer.
 // Codec 0/0 keeps a head's float16 block as it is: the planner may spend bytes so on a head that
-// others pay for.
+// others pay for. The heads of a low-rank layer share one block, which begins where the first one's
+// would.
 struct CompressedHead {
-  RotatedFormat format;  // {0,0}: float16
+  RotatedFormat format;  // {0,0}: float16, or part of a low-rank block
   uint64_t offset = 0;   // of the block in the page, bytes
   uint64_t block_bytes = 0;
   friend bool operator==(const CompressedHead&, const CompressedHead&) = default;
 };
 struct CompressedLayout {
   std::vector<std::vector<CompressedHead>> layers;  // [layer of the model][KV head]
+  std::vector<LowRankChoice> low_rank;              // [layer of the model]
   uint64_t page_bytes = 0;
   friend bool operator==(const CompressedLayout&, const CompressedLayout&) = default;
 };
 
 // `codecs`: one per KV head of each full-attention layer, layer by layer (Plan::codecs), or none
-// while there is no Tier-1.
+// while there is no Tier-1. Low-rank codecs are those that check_low_rank() accepts.
 CompressedLayout make_compressed_layout(const KvLayout& layout, const std::vector<CodecId>& codecs);
 
-// Bytes of one KV head's Tier-1 block under a codec.
+// Per layer of the model what low-rank codecs choose; `codecs` as above, or one for all heads.
+std::vector<LowRankChoice> low_rank_choices(const KvLayout& layout,
+                                            const std::vector<CodecId>& codecs);
+int64_t largest_rank(const std::vector<LowRankChoice>& choices);
+// OK unless a layer's KV heads don't agree on a low-rank codec, or are of a shape it can't take.
+Status check_low_rank(const KvLayout& layout, const std::vector<CodecId>& codecs);
+
+// Bytes of one KV head's Tier-1 block under a codec; of low rank, the head's share of the layer's.
 uint64_t compressed_block_bytes(const KvLayerShape& shape, CodecId codec);
 
 }  // namespace tierkv

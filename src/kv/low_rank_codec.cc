@@ -43,7 +43,9 @@ struct Extremes {
   }
 };
 
-int at_once(int n_threads) { return std::min(n_threads, kMostAtOnce); }
+int64_t at_once(int64_t n_layers, int n_threads) {
+  return std::min<int64_t>({n_layers, n_threads, kMostAtOnce});
+}
 
 uint64_t gram_bytes(int64_t width) {
   return align64(static_cast<uint64_t>(width * width) * sizeof(float));
@@ -65,17 +67,20 @@ uint64_t LowRankCodec::memory_bytes(const KvLayout& layout,
                                     const std::vector<LowRankChoice>& choices, int64_t max_tokens,
                                     int n_threads) {
   uint64_t w = 0, tables = 0;
+  int64_t n_layers = 0;
   for (size_t layer = 0; layer < choices.size(); ++layer) {
     if (choices[layer].rank == 0) continue;
     const KvLayerShape& shape = layout.shapes[layer];
     w += w_bytes(shape, choices[layer].rank);
+    ++n_layers;
     tables += static_cast<uint64_t>(table_floats(shape.head_dim, max_tokens)) * sizeof(float);
   }
   if (w == 0) return 0;
   const Extremes most(layout, choices);
   const uint64_t scratch = page_rows_bytes(most.width) + align64(most.kernel_bytes) * n_threads;
-  const uint64_t finding = at_once(n_threads) * (buffer_footprint(gram_bytes(most.width)) +
-                                                 low_rank_basis_bytes(most.width));
+  const uint64_t finding =
+      static_cast<uint64_t>(at_once(n_layers, n_threads)) *
+      (buffer_footprint(gram_bytes(most.width)) + low_rank_basis_bytes(most.width));
   return buffer_footprint(w) + buffer_footprint(tables) + buffer_footprint(scratch) + finding;
 }
 
@@ -99,7 +104,7 @@ Status LowRankCodec::allocate(const std::vector<LowRankChoice>& choices,
   TIERKV_RETURN_IF_ERROR(allocate_tables(choices, ropes, max_tokens));
   uint64_t bytes = 0;
   for (size_t i = 0; i < choices.size(); ++i) bytes += w_bytes(layout_.shapes[i], choices[i].rank);
-  TIERKV_ASSIGN_OR_RETURN(w_, Buffer::allocate(budget_, MemoryKind::kTier1, bytes));
+  TIERKV_ASSIGN_OR_RETURN(w_, Buffer::allocate(budget_, MemoryKind::kScratch, bytes));
   std::byte* w = w_.data();
   for (size_t i = 0; i < choices.size(); ++i) {
     const KvLayerShape& shape = layout_.shapes[i];
@@ -135,7 +140,7 @@ Status LowRankCodec::allocate_tables(const std::vector<LowRankChoice>& choices,
     if (like[i] == i) floats += size(i);
   }
   TIERKV_ASSIGN_OR_RETURN(tables_memory_,
-                          Buffer::allocate(budget_, MemoryKind::kTier1, floats * sizeof(float)));
+                          Buffer::allocate(budget_, MemoryKind::kScratch, floats * sizeof(float)));
   float* memory = tables_memory_.as<float>();
   for (size_t i = 0; i < choices.size(); ++i) {
     if (choices[i].rank == 0) continue;
@@ -169,9 +174,10 @@ Status LowRankCodec::find_bases(const ForEachPage& for_each_page) {
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i].rank != 0) todo.push_back(static_cast<int>(i));
   }
-  for (size_t begin = 0; begin < todo.size(); begin += at_once(pool_.size())) {
-    const size_t n = std::min<size_t>(todo.size() - begin, at_once(pool_.size()));
-    TIERKV_RETURN_IF_ERROR(find_bases_of({todo.data() + begin, n}, for_each_page));
+  const int64_t n_todo = static_cast<int64_t>(todo.size());
+  for (int64_t begin = 0; begin < n_todo; begin += at_once(n_todo, pool_.size())) {
+    const int64_t n = at_once(n_todo - begin, pool_.size());
+    TIERKV_RETURN_IF_ERROR(find_bases_of(std::span(todo).subspan(begin, n), for_each_page));
   }
   return {};
 }

@@ -23,12 +23,6 @@ struct KvRope {
   friend bool operator==(const KvRope&, const KvRope&) = default;
 };
 
-// What one layer is to be kept as; rank 0: not by this codec.
-struct LowRankChoice {
-  int64_t rank = 0;
-  int latent_bits = 16;
-};
-
 class LowRankCodec {
  public:
   // Gives every whole page of a layer, by its number and its exact blocks of all KV heads.

@@ -45,6 +45,7 @@ void PageTable::drop_pages(int64_t begin, int64_t end) {
 // The codecs of Tier-1, and the scratch to encode with. Pages that are compressed already go back
 // to their originals when the codecs change.
 Status PageTable::set_codecs(const Plan& plan) {
+  TIERKV_RETURN_IF_ERROR(check_low_rank(layout_, plan.codecs));
   CompressedLayout wanted = make_compressed_layout(layout_, plan.codecs);
   if (count(PageTier::kCompressed) > 0) {
     if (wanted == compressed_) return {};
@@ -55,11 +56,46 @@ Status PageTable::set_codecs(const Plan& plan) {
       if (pages_[page].tier == PageTier::kCompressed) drop_to_flash(page);
     }
   }
+  if (wanted != compressed_) low_rank_.reset();
   compressed_ = std::move(wanted);
-  if (plan.tier1_pages == 0 || !codec_scratch_.empty()) return {};
+  if (plan.tier1_pages == 0) return {};
+  if (codec_scratch_.empty()) {
+    TIERKV_ASSIGN_OR_RETURN(codec_scratch_,
+                            Buffer::allocate(budget_, MemoryKind::kScratch,
+                                             codec_scratch_bytes(layout_, pool_.size())));
+  }
+  const bool has_low_rank = largest_rank(compressed_.low_rank) > 0;
+  return has_low_rank && low_rank_ == nullptr ? start_low_rank() : Status();
+}
+
+// No page is compressed yet.
+Status PageTable::start_low_rank() {
+  update_extents();
   TIERKV_ASSIGN_OR_RETURN(
-      codec_scratch_,
-      Buffer::allocate(budget_, MemoryKind::kScratch, codec_scratch_bytes(layout_, pool_.size())));
+      low_rank_, LowRankCodec::create(layout_, compressed_.low_rank, ropes_, flash_.max_tokens,
+                                      budget_, kernels_, pool_,
+                                      [this](int layer, const LowRankCodec::PageVisitor& visit) {
+                                        return visit_pages(layer, visit);
+                                      }));
+  return {};
+}
+
+// A layer's exact blocks of every whole page, in order: sums over them don't depend on tiers.
+Status PageTable::visit_pages(int layer, const LowRankCodec::PageVisitor& visit) {
+  size_t n_read = 0;
+  int64_t extent = -1;
+  const std::byte* payload = nullptr;
+  for (int64_t page = 0; page < n_final_tokens_ / kPageTokens; ++page) {
+    if (pages_[page].tier == PageTier::kExact) {
+      visit(page, pages_[page].exact.data() + layout_.exact_offset[layer]);
+      continue;
+    }
+    if (page / layout_.extent_pages != extent) {
+      TIERKV_ASSIGN_OR_RETURN(payload, read_extent(layer, n_read++));
+      extent = page / layout_.extent_pages;
+    }
+    visit(page, reinterpret_cast<const std::byte*>(flash_block(payload, page, layer, 0)));
+  }
   return {};
 }
 

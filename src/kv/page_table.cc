@@ -13,12 +13,16 @@ PageTable::PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels
   compressed_ = make_compressed_layout(layout_, {});
 }
 
-uint64_t PageTable::codec_scratch_bytes(const KvLayout& layout, int n_threads) {
+uint64_t PageTable::codec_scratch_bytes(const KvLayout& layout, int n_threads,
+                                        const std::vector<CodecId>& codecs, int64_t max_tokens) {
   int64_t head_dim = 0;
   for (const int layer : layout.full_layers) {
     head_dim = std::max<int64_t>(head_dim, layout.shapes[layer].head_dim);
   }
-  return head_dim == 0 ? 0 : buffer_footprint(align64(rotated_scratch_bytes(head_dim)) * n_threads);
+  if (head_dim == 0) return 0;
+  return buffer_footprint(align64(rotated_scratch_bytes(head_dim)) * n_threads) +
+         LowRankCodec::memory_bytes(layout, low_rank_choices(layout, codecs), max_tokens,
+                                    n_threads);
 }
 
 int64_t PageTable::count(PageTier tier) const {
@@ -169,6 +173,10 @@ bool PageTable::free_originals() {
 void PageTable::encode_layer(int64_t page, int layer, const std::byte* exact_layer) {
   const KvLayerShape& shape = layout_.shapes[layer];
   const int64_t exact_bytes = exact_block_bytes(shape.head_dim);
+  if (compressed_.low_rank[layer].rank != 0) {
+    std::byte* block = pages_[page].compressed.data() + compressed_.layers[layer][0].offset;
+    return low_rank_->encode(layer, page, exact_layer, block);
+  }
   pool_.parallel_for(shape.n_kv_heads, [&](int64_t head, int thread) {
     encode_head(page, layer, static_cast<int>(head), exact_layer + head * exact_bytes, thread);
   });

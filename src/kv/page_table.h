@@ -27,6 +27,7 @@
 #include "kv/extent_stream.h"
 #include "kv/extent_writer.h"
 #include "kv/kv_layout.h"
+#include "kv/low_rank_codec.h"
 #include "kv/session_file.h"
 #include "plan/plan.h"
 
@@ -48,12 +49,18 @@ struct FlashOptions {
 
 class PageTable {
  public:
-  // Bytes that settling takes for encoding, once there is a Tier-1.
-  static uint64_t codec_scratch_bytes(const KvLayout& layout, int n_threads);
+  // Bytes that settling takes for encoding, once there is a Tier-1, and that the bases of low-rank
+  // `codecs` (as low_rank_choices() takes them) take from then on.
+  static uint64_t codec_scratch_bytes(const KvLayout& layout, int n_threads,
+                                      const std::vector<CodecId>& codecs = {},
+                                      int64_t max_tokens = 0);
 
   // All references must outlive the table.
   PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels, ThreadPool& pool,
             FlashOptions flash);
+
+  // How keys were rotated, per layer: what low-rank codecs need before settle().
+  void set_ropes(std::vector<KvRope> ropes) { ropes_ = std::move(ropes); }
 
   // At most this many exact pages in RAM (more while their extents are being filled); older ones
   // move on. settle() sets the plan's.
@@ -103,6 +110,8 @@ class PageTable {
     return compressed_.layers[layer][kv_head].format;
   }
   uint64_t compressed_page_bytes() const { return compressed_.page_bytes; }
+  // Null before a plan with low-rank layers.
+  const LowRankCodec* low_rank() const { return low_rank_.get(); }
 
   // Extents of Tier-2 in ascending order, and the payload of the index-th for a layer. A flash
   // page's head block lies at flash_block(payload, ...).
@@ -135,6 +144,8 @@ class PageTable {
   Status set_codecs(const Plan& plan);
   void drop_to_flash(int64_t page);
   void drop_pages(int64_t begin, int64_t end);
+  Status start_low_rank();
+  Status visit_pages(int layer, const LowRankCodec::PageVisitor& visit);
   Status compress(int64_t page);
   Status compress_from_flash(int64_t begin, int64_t end);
   Status restore_from_flash(int64_t begin, int64_t end);
@@ -184,6 +195,8 @@ class PageTable {
   int64_t window_pages_ = 1;
   int64_t tier1_pages_ = 0;
   Buffer codec_scratch_;
+  std::vector<KvRope> ropes_;
+  std::unique_ptr<LowRankCodec> low_rank_;
 };
 
 }  // namespace tierkv

@@ -94,6 +94,7 @@ void TieredAttention::run_rows(const Call& call, const Stretch& stretch, const R
 const uint16_t* TieredAttention::exact_form(const Call& call, const Stretch& stretch, int64_t page,
                                             int kv_head, int thread) const {
   const void* block = call.block(page, kv_head, stretch.extent);
+  if (call.is_low_rank(page)) return decode_latents(call, page, kv_head, block, thread);
   if (!call.is_rotated(page, kv_head)) return static_cast<const uint16_t*>(block);
   uint16_t* decoded = call.scratch.block(thread);
   kernels_->rotated->decode(call.format(kv_head), static_cast<const std::byte*>(block),

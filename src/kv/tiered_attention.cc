@@ -35,7 +35,7 @@ struct TieredAttention::Split {
 };
 
 TieredAttention::Scratch::Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk,
-                                  int n_threads) {
+                                  int n_threads, int64_t largest_rank) {
   const Extremes most(layout);
   Carver carver(base);
   const int64_t few = std::min(max_chunk, kFewTokens);
@@ -47,35 +47,41 @@ TieredAttention::Scratch::Scratch(std::byte* base, const KvLayout& layout, int64
   carver.take(codes, few * most.row_floats);
   carver.take(code_scale, few * most.n_heads);
   carver.take(code_sum, few * most.n_heads);
-  carver.take(rotated_out, few * most.row_floats);
-  carver.take(rotated_max, few * most.n_heads);
-  carver.take(rotated_sum, few * most.n_heads);
-  const uint64_t one_split = 2 * few * (most.row_floats + 2 * most.n_heads) * sizeof(float);
+  const int64_t packed_floats = std::max(most.row_floats, most.n_heads * largest_rank);
+  carver.take(packed_out, few * packed_floats);
+  carver.take(packed_max, few * most.n_heads);
+  carver.take(packed_sum, few * most.n_heads);
+  const uint64_t one_split = 2 * few * (packed_floats + 2 * most.n_heads) * sizeof(float);
   carver.take(split_states, std::max(one_split, kSplitStateBytes) / sizeof(float));
   kernel_bytes = align64(
-      std::max(attention_scratch_bytes(most.head_dim), rotated_scratch_bytes(most.head_dim)));
+      std::max({attention_scratch_bytes(most.head_dim), rotated_scratch_bytes(most.head_dim),
+                low_rank_scratch_bytes(largest_rank, most.head_dim)}));
   thread_bytes = kernel_bytes + 2 * kMaxAttentionRows * sizeof(int32_t) +
                  align64(exact_block_bytes(most.head_dim));
   carver.take(threads, thread_bytes * n_threads);
   total_bytes = carver.bytes();
 }
 
-uint64_t TieredAttention::scratch_bytes(const KvLayout& layout, int64_t max_chunk, int n_threads) {
-  return buffer_footprint(Scratch(nullptr, layout, max_chunk, n_threads).total_bytes);
+uint64_t TieredAttention::scratch_bytes(const KvLayout& layout, int64_t max_chunk, int n_threads,
+                                        int64_t largest_rank) {
+  return buffer_footprint(Scratch(nullptr, layout, max_chunk, n_threads, largest_rank).total_bytes);
 }
 
 Result<TieredAttention> TieredAttention::create(const KvLayout& layout, MemoryBudget& budget,
                                                 const Kernels& kernels, ThreadPool& pool,
-                                                int64_t max_chunk, AttentionMath math) {
-  TieredAttention attention(layout, kernels, pool, max_chunk, math);
-  TIERKV_ASSIGN_OR_RETURN(attention.memory_,
-                          Buffer::allocate(budget, MemoryKind::kScratch,
-                                           scratch_bytes(layout, max_chunk, pool.size()), true));
+                                                int64_t max_chunk, AttentionMath math,
+                                                int64_t largest_rank) {
+  TieredAttention attention(layout, kernels, pool, max_chunk, math, largest_rank);
+  TIERKV_ASSIGN_OR_RETURN(
+      attention.memory_,
+      Buffer::allocate(budget, MemoryKind::kScratch,
+                       scratch_bytes(layout, max_chunk, pool.size(), largest_rank), true));
   return attention;
 }
 
 TieredAttention::Scratch TieredAttention::scratch() const {
-  return Scratch(const_cast<std::byte*>(memory_.data()), *layout_, max_chunk_, pool_->size());
+  return Scratch(const_cast<std::byte*>(memory_.data()), *layout_, max_chunk_, pool_->size(),
+                 largest_rank_);
 }
 
 Status TieredAttention::attend(PageSource& pages, int layer, int64_t first_position,
@@ -142,14 +148,13 @@ void TieredAttention::for_token_blocks(const Call& call, Fn&& fn) {
 }
 
 Status TieredAttention::attend_few(const Call& call) {
-  const bool compressible = call.has_codes();
-  if (compressible) {
+  if (call.is_packed()) {
     for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-      kernels_->attention->init(call.rotated_rows(head));
+      kernels_->attention->init(call.packed_rows(head));
     }
   }
   const uint64_t split_bytes =
-      2 * call.head_rows() * call.shape.n_kv_heads * (call.shape.head_dim + 2) * sizeof(float);
+      2 * call.head_rows() * call.shape.n_kv_heads * (call.state_dim() + 2) * sizeof(float);
   const size_t wave = std::max<size_t>(1, kSplitStateBytes / split_bytes);
 
   std::vector<Split> splits;
@@ -179,17 +184,17 @@ Status TieredAttention::attend_few(const Call& call) {
     }
   }
   run_splits(call, splits);
-  if (compressible) merge_rotated(call);
+  if (call.is_packed()) merge_packed(call);
   return {};
 }
 
 namespace {
 
-// The partial states of one split and KV head within the wave's memory: plain, then rotated.
+// The partial states of one split and KV head within the wave's memory: plain, then packed.
 struct SplitState {
   float *max, *sum, *out;
-  SplitState(float* base, int64_t index, int64_t n_rows, int64_t head_dim) {
-    max = base + index * n_rows * (head_dim + 2);
+  SplitState(float* base, int64_t index, int64_t n_rows, int64_t most_dim) {
+    max = base + index * n_rows * (most_dim + 2);
     sum = max + n_rows;
     out = sum + n_rows;
   }
@@ -218,17 +223,17 @@ void TieredAttention::run_splits(const Call& call, const std::vector<Split>& spl
   });
   // In ascending order of splits, for each KV head.
   const Scratch& s = call.scratch;
-  const bool compressible = call.has_codes();
+  const bool packs = call.is_packed();
   pool_->parallel_for(n_heads, [&](int64_t head, int) {
     const AttentionRows plain = call.plain_rows(static_cast<int>(head), 0, call.head_rows());
-    const AttentionRows rotated = call.rotated_rows(static_cast<int>(head));
+    const AttentionRows packed = call.packed_rows(static_cast<int>(head));
     for (size_t i = 0; i < splits.size(); ++i) {
       const int64_t task = static_cast<int64_t>(i) * n_heads + head;
       const auto state = [&](int which) {
-        return SplitState(s.split_states, 2 * task + which, call.head_rows(), call.shape.head_dim);
+        return SplitState(s.split_states, 2 * task + which, call.head_rows(), call.state_dim());
       };
       kernels_->attention->merge(state(0).rows(plain), plain);
-      if (compressible) kernels_->attention->merge(state(1).rows(rotated), rotated);
+      if (packs) kernels_->attention->merge(state(1).rows(packed), packed);
     }
   });
 }
@@ -238,23 +243,25 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
   const Scratch& s = call.scratch;
   const int64_t n_rows = call.head_rows();
   const RotatedFormat format = call.format(kv_head);
-  AttentionRows rows = call.plain_rows(kv_head, 0, n_rows);
-  AttentionRows plain =
-      SplitState(s.split_states, 2 * slot, n_rows, call.shape.head_dim).rows(rows);
-  AttentionRows rotated =
-      SplitState(s.split_states, 2 * slot + 1, n_rows, call.shape.head_dim).rows(rows);
+  AttentionRows plain = SplitState(s.split_states, 2 * slot, n_rows, call.state_dim())
+                            .rows(call.plain_rows(kv_head, 0, n_rows));
+  AttentionRows packed = SplitState(s.split_states, 2 * slot + 1, n_rows, call.state_dim())
+                             .rows(call.packed_rows(kv_head));
   kernels_->attention->init(plain);
-  if (call.has_codes()) kernels_->attention->init(rotated);
+  if (call.is_packed()) kernels_->attention->init(packed);
   for (int64_t page = split.page_begin; page < split.page_end; ++page) {
     const bool is_rotated = call.is_rotated(page, kv_head);
-    AttentionRows& target = is_rotated ? rotated : plain;
+    const bool is_low_rank = call.is_low_rank(page);
+    AttentionRows& target = is_rotated || is_low_rank ? packed : plain;
     if (!call.set_ranges(target, 0, page, s.ranges(thread))) continue;
     const void* block = call.block(page, kv_head, split.extent);
     target.next_block = static_cast<const uint16_t*>(
         page + 1 < split.page_end ? call.block(page + 1, kv_head, split.extent) : next);
     if (is_rotated) {
-      kernels_->rotated->attend(format, static_cast<const std::byte*>(block), rotated,
+      kernels_->rotated->attend(format, static_cast<const std::byte*>(block), packed,
                                 call.query(kv_head), s.kernel(thread));
+    } else if (is_low_rank) {
+      attend_latents(call, packed, page, kv_head, block, thread);
     } else {
       kernels_->attention->attend_exact(static_cast<const uint16_t*>(block), plain,
                                         s.kernel(thread));
@@ -262,11 +269,11 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
   }
 }
 
-void TieredAttention::merge_rotated(const Call& call) {
-  const Scratch& s = call.scratch;
+void TieredAttention::merge_packed(const Call& call) {
+  if (call.low_rank() != nullptr) return merge_latents(call);
   for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-    const AttentionRows rotated = call.rotated_rows(head);
-    kernels_->rotated->unrotate(rotated, s.kernel(0));
+    const AttentionRows rotated = call.packed_rows(head);
+    kernels_->rotated->unrotate(rotated, call.scratch.kernel(0));
     kernels_->attention->merge(rotated, call.plain_rows(head, 0, call.head_rows()));
   }
 }

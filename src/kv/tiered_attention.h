@@ -1,7 +1,7 @@
 // Attention of one layer over pages in all tiers (docs/architecture.md, "attention over tiers").
 //
-// Exact pages, in RAM or from flash, update a plain state; compressed pages a rotated one; both
-// merge at the end. Two ways, by the number of tokens in the chunk:
+// Exact pages, in RAM or from flash, update a plain state; compressed pages one in rotated space or
+// of latents; both merge at the end. Two ways, by the number of tokens in the chunk:
 //  - few (decode): work splits over the KV length. Partial states over fixed runs of kSplitPages
 //  pages
 //    merge in ascending order, so results don't depend on tiers' places or the number of threads.
@@ -27,6 +27,7 @@ class PageSource {
   virtual const uint16_t* exact_block(int layer, int64_t page, int kv_head) = 0;
   virtual const std::byte* compressed_block(int layer, int64_t page, int kv_head) const = 0;
   virtual RotatedFormat format(int layer, int kv_head) const = 0;
+  virtual const LowRankCodec* low_rank() const { return nullptr; }  // null while no layer has it
   // Payload of the index-th extent that has flash pages, in order; valid until the next call.
   virtual Result<const std::byte*> read_extent(int layer, size_t index) = 0;
   virtual const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,
@@ -42,11 +43,14 @@ class TieredAttention {
   // Chunks of at most this many tokens are "few".
   static constexpr int64_t kFewTokens = 16;
 
-  static uint64_t scratch_bytes(const KvLayout& layout, int64_t max_chunk, int n_threads);
+  // `largest_rank`: of low-rank layers that there may be.
+  static uint64_t scratch_bytes(const KvLayout& layout, int64_t max_chunk, int n_threads,
+                                int64_t largest_rank = 0);
   // References must outlive the object.
   static Result<TieredAttention> create(const KvLayout& layout, MemoryBudget& budget,
                                         const Kernels& kernels, ThreadPool& pool, int64_t max_chunk,
-                                        AttentionMath math = AttentionMath::kBf16);
+                                        AttentionMath math = AttentionMath::kBf16,
+                                        int64_t largest_rank = 0);
 
   // q, out [n_tokens, n_heads, head_dim]; the queries stand at first_position and after, and their
   // own keys and values are in the pages already.
@@ -64,8 +68,13 @@ class TieredAttention {
   };
 
   TieredAttention(const KvLayout& layout, const Kernels& kernels, ThreadPool& pool,
-                  int64_t max_chunk, AttentionMath math)
-      : layout_(&layout), kernels_(&kernels), pool_(&pool), max_chunk_(max_chunk), math_(math) {}
+                  int64_t max_chunk, AttentionMath math, int64_t largest_rank)
+      : layout_(&layout),
+        kernels_(&kernels),
+        pool_(&pool),
+        max_chunk_(max_chunk),
+        math_(math),
+        largest_rank_(largest_rank) {}
 
   Scratch scratch() const;
   bool uses_bf16() const;
@@ -80,7 +89,14 @@ class TieredAttention {
   void run_splits(const Call& call, const std::vector<Split>& splits);
   void run_split(const Call& call, const Split& split, int kv_head, int64_t slot, const void* next,
                  int thread);
-  void merge_rotated(const Call& call);
+  void merge_packed(const Call& call);
+
+  // low_rank_attention.cc
+  void attend_latents(const Call& call, const AttentionRows& state, int64_t page, int kv_head,
+                      const void* block, int thread) const;
+  void merge_latents(const Call& call) const;
+  const uint16_t* decode_latents(const Call& call, int64_t page, int kv_head, const void* block,
+                                 int thread) const;
 
   // prefill_attention.cc
   Status attend_many(const Call& call);
@@ -94,6 +110,7 @@ class TieredAttention {
   ThreadPool* pool_;
   int64_t max_chunk_;
   AttentionMath math_;
+  int64_t largest_rank_;
   Buffer memory_;
 };
 

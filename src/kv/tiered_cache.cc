@@ -8,27 +8,37 @@ Result<std::unique_ptr<TieredCache>> TieredCache::create(const KvLayout& layout,
                                                          MemoryBudget& budget,
                                                          const Kernels& kernels, ThreadPool& pool,
                                                          int64_t max_chunk, FlashOptions flash,
-                                                         AttentionMath math) {
-  TIERKV_ASSIGN_OR_RETURN(TieredAttention attention,
-                          TieredAttention::create(layout, budget, kernels, pool, max_chunk, math));
+                                                         AttentionMath math, int64_t largest_rank) {
+  TIERKV_ASSIGN_OR_RETURN(
+      TieredAttention attention,
+      TieredAttention::create(layout, budget, kernels, pool, max_chunk, math, largest_rank));
   const bool saved = flash.session != nullptr && !layout.full_layers.empty();
   std::unique_ptr<TieredCache> cache(new TieredCache(layout, budget, kernels, pool, max_chunk,
-                                                     std::move(flash), std::move(attention)));
+                                                     std::move(flash), std::move(attention),
+                                                     largest_rank));
   if (saved) TIERKV_RETURN_IF_ERROR(cache->table_.open_session());
   return cache;
 }
 
 TieredCache::TieredCache(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
                          ThreadPool& pool, int64_t max_chunk, FlashOptions flash,
-                         TieredAttention attention)
+                         TieredAttention attention, int64_t largest_rank)
     : layout_(layout),
       budget_(budget),
       kernels_(kernels),
       pool_(pool),
       max_chunk_(max_chunk),
+      largest_rank_(largest_rank),
       session_(flash.session),
       table_(layout, budget, kernels, pool, std::move(flash)),
       attention_(std::move(attention)) {}
+
+Status TieredCache::settle(const Plan& plan) {
+  if (largest_rank(low_rank_choices(layout_, plan.codecs)) > largest_rank_) {
+    return internal_error("the cache was not made for a plan of such a rank");
+  }
+  return table_.settle(plan);
+}
 
 Status TieredCache::begin(int64_t n_tokens) {
   if (chunk_ != 0) return internal_error("a chunk is begun already");
@@ -160,10 +170,12 @@ TierReport TieredCache::report() const {
   report.tier1_bytes = budget_.used(MemoryKind::kTier1);
   report.tier2_bytes = n_flash * layout_.full_page_bytes;
   report.staging_bytes = budget_.used(MemoryKind::kStaging);
+  report.tier1_page_bytes = n_compressed * table_.compressed_page_bytes();
   if (n_compressed > 0) {
     report.bits_per_element = 16.0 * static_cast<double>(table_.compressed_page_bytes()) /
                               static_cast<double>(layout_.full_page_bytes);
   }
+  if (table_.low_rank() != nullptr) report.basis_bytes = table_.low_rank()->basis_bytes();
   report.flash = table_.flash_stats();
   report.flash_backend = table_.flash_backend();
   return report;

@@ -21,17 +21,21 @@ struct TierReport {
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens
   uint64_t tier0_bytes = 0, tier1_bytes = 0, tier2_bytes = 0, staging_bytes = 0;
   double bits_per_element = 0;  // of K and V in Tier-1, scales included, mean over layers; 0: none
+  uint64_t tier1_page_bytes = 0;  // of the pages alone
+  uint64_t basis_bytes = 0;       // of low-rank layers, beside their pages
   FlashStats flash;
   FlashBackend flash_backend = FlashBackend::kAuto;  // kAuto: flash is not in use
 };
 
 class TieredCache : public KvCache, private PageSource {
  public:
-  // `max_chunk`: most tokens of one begin(). References must outlive the cache.
+  // `max_chunk`: most tokens of one begin(); `largest_rank`: of low-rank layers that a plan may
+  // have. References must outlive the cache.
   static Result<std::unique_ptr<TieredCache>> create(const KvLayout& layout, MemoryBudget& budget,
                                                      const Kernels& kernels, ThreadPool& pool,
                                                      int64_t max_chunk, FlashOptions flash,
-                                                     AttentionMath math = AttentionMath::kBf16);
+                                                     AttentionMath math = AttentionMath::kBf16,
+                                                     int64_t largest_rank = 0);
 
   int64_t length() const override { return length_; }
   Status begin(int64_t n_tokens) override;
@@ -41,9 +45,10 @@ class TieredCache : public KvCache, private PageSource {
 
   // See PageTable.
   void set_exact_limit(int64_t max_exact_pages) { table_.set_exact_limit(max_exact_pages); }
+  void set_ropes(std::vector<KvRope> ropes) { table_.set_ropes(std::move(ropes)); }
   bool uses_flash() const { return table_.uses_flash(); }
   int64_t n_bound() const { return table_.n_bound(); }
-  Status settle(const Plan& plan) { return table_.settle(plan); }
+  Status settle(const Plan& plan);
 
   // What the KV in all tiers and its staging take of the budget.
   uint64_t ram_bytes() const;
@@ -68,12 +73,14 @@ class TieredCache : public KvCache, private PageSource {
   friend class CodecTrial;  // kv/codec_trial.h
 
   TieredCache(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
-              ThreadPool& pool, int64_t max_chunk, FlashOptions flash, TieredAttention attention);
+              ThreadPool& pool, int64_t max_chunk, FlashOptions flash, TieredAttention attention,
+              int64_t largest_rank);
 
   PageTier tier(int layer, int64_t page) const override;
   const uint16_t* exact_block(int layer, int64_t page, int kv_head) override;
   const std::byte* compressed_block(int layer, int64_t page, int kv_head) const override;
   RotatedFormat format(int layer, int kv_head) const override;
+  const LowRankCodec* low_rank() const override { return table_.low_rank(); }
   Result<const std::byte*> read_extent(int layer, size_t index) override;
   const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,
                               int kv_head) const override;
@@ -88,7 +95,7 @@ class TieredCache : public KvCache, private PageSource {
   MemoryBudget& budget_;
   const Kernels& kernels_;
   ThreadPool& pool_;
-  const int64_t max_chunk_;
+  const int64_t max_chunk_, largest_rank_;
   int64_t length_ = 0;
   int64_t chunk_ = 0;  // tokens of the chunk that was begun
 

@@ -15,6 +15,11 @@ class RopeTable {
  public:
   RopeTable(const ModelSpec& spec, const float* rope_freqs);
 
+  // Radians per position of each pair of a layer's heads, [head_dim / 2].
+  const std::vector<double>& frequencies(int layer) const {
+    return kinds_[kind_of_layer_[layer]].frequency;
+  }
+
   // Floats of memory for chunks of max_chunk tokens.
   static int64_t memory_floats(const ModelSpec& spec, int64_t max_chunk);
   void set_memory(float* memory, int64_t max_chunk);

@@ -19,9 +19,21 @@ AccuracyModel default_accuracy() {
   return model;
 }
 
+namespace {
+
+// All heads at so much of K and V's rank: the larger of the same two models', rounded up.
+double low_rank_kld(int permille) {
+  if (permille >= 750) return 5e-4;
+  if (permille >= 500) return 4e-3;
+  return permille >= 375 ? 0.02 : 0.1;
+}
+
+}  // namespace
+
 double head_kld(const AccuracyModel& model, size_t head, size_t n_heads, CodecId codec) {
   if (codec == CodecId{}) return 0;
   const double share = 1 / static_cast<double>(n_heads);
+  if (codec.is_low_rank()) return low_rank_kld(codec.rank_permille) * share;
   const HeadSensitivity sensitivity =
       model.heads.empty()
           ? HeadSensitivity{model.every_model.k * share, model.every_model.v * share}

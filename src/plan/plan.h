@@ -16,16 +16,22 @@
 
 namespace tierkv {
 
-// How Tier-1 stores one KV head of one layer: k_bits/v_bits of the rotated-integer codec, 0/0 for
-// float16.
+// How Tier-1 stores one KV head of one layer: k_bits/v_bits of the rotated-integer codec, or, when
+// rank_permille is not 0, latents of the low-rank codec, which all KV heads of a layer have in
+// common or none; float16 when all are 0.
 struct CodecId {
   uint8_t k_bits = 0;
   uint8_t v_bits = 0;
+  uint16_t rank_permille = 0;  // of K and V's dimensions over all KV heads
+  uint8_t latent_bits = 0;     // 16 or 8
+
+  bool is_low_rank() const { return rank_permille != 0; }
   friend bool operator==(const CodecId&, const CodecId&) = default;
 };
 
-std::string codec_name(CodecId codec);                 // "k5v4"; "exact" for 0/0
-Result<CodecId> parse_codec(const std::string& name);  // inverse; K in 3,4,5,6,8, V in 2,3,4,5,6,8
+std::string codec_name(CodecId codec);  // "k5v4"; "lr50", "lr37.5i8"; "exact"
+// Inverse; K in 3,4,5,6,8, V in 2,3,4,5,6,8; rank from 5 to 100 %.
+Result<CodecId> parse_codec(const std::string& name);
 
 // One choice for one KV head.
 struct CodecOption {

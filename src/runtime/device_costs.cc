@@ -24,6 +24,7 @@ constexpr int kVersion = 1;
 // (docs/decisions.md, "default costs").
 constexpr double kExactSecondsPerByte = 1.0 / 12e9;
 constexpr double kCodeSecondsPerByte = 1.0 / 8e9;
+constexpr double kRebuildSecondsPerProduct = 1.0 / 40e9;
 
 double seconds_of(uint64_t block_bytes, double per_byte) {
   return static_cast<double>(block_bytes) / kPageTokens * per_byte;
@@ -90,6 +91,10 @@ double DeviceCosts::exact_seconds(const KvLayerShape& shape) const {
 
 double DeviceCosts::codec_seconds(const KvLayerShape& shape, CodecId codec) const {
   if (codec == CodecId{}) return exact_seconds(shape);
+  if (codec.is_low_rank()) {  // keys are rebuilt: a product of rank x head_dim for every token
+    const int64_t rank = low_rank_of(shape.n_kv_heads, shape.head_dim, codec.rank_permille);
+    return static_cast<double>(rank * shape.head_dim) * kRebuildSecondsPerProduct;
+  }
   if (const AttentionCosts* found = find(attention, shape)) {
     for (const AttentionCosts::Codec& entry : found->codecs) {
       if (entry.codec == codec) return entry.seconds;

@@ -230,7 +230,13 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
   result.n_exact = tiers.n_exact;
   result.n_compressed = tiers.n_compressed;
   result.n_offloaded = tiers.n_offloaded;
-  if (tiers.bits_per_element > 0) result.bits_per_element = tiers.bits_per_element;
+  if (tiers.bits_per_element > 0) {
+    result.bits_per_element = tiers.bits_per_element;
+    result.basis_bytes = tiers.basis_bytes;
+    result.bits_per_element_with_basis =
+        tiers.bits_per_element *
+        (1 + static_cast<double>(tiers.basis_bytes) / static_cast<double>(tiers.tier1_page_bytes));
+  }
   result.plan = test.plan();
   result.predicted_kld = predicted_kld(options.accuracy.model, result.plan.codecs, kPageTokens,
                                        {kSinkPages, kSinkPages + tiers.n_compressed / kPageTokens},

@@ -44,6 +44,8 @@ struct EvalResult {
   double kld = 0, kld_p99 = 0, kld_max = 0;  // nats, of exact from layout
   double top1 = 1;                           // share of positions with the same most likely token
   double bits_per_element = 16;              // of Tier-1
+  uint64_t basis_bytes = 0;                  // of low-rank layers, beside that
+  double bits_per_element_with_basis = 16;
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens after settling, or at the end
   double predicted_kld = 0;  // of this very layout and these predictions, by the accuracy model
   int64_t n_replans = 0;

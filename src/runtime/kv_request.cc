@@ -16,16 +16,19 @@ PlanHead make_plan_head(const KvLayerShape& shape, const KvRequest& request, siz
   PlanHead out;
   out.exact_page_bytes = exact_block_bytes(shape.head_dim);
   out.exact_seconds_per_token = request.costs.exact_seconds(shape);
+  const auto add = [&](CodecId codec) {
+    out.options.push_back({.codec = codec,
+                           .page_bytes = compressed_block_bytes(shape, codec),
+                           .kld = head_kld(request.accuracy.model, head, n_heads, codec),
+                           .seconds_per_token = request.costs.codec_seconds(shape, codec)});
+  };
+  // The planner has no low rank of its own choice: at every size the rotated codes cost less.
+  for (const CodecId codec : request.kv.codecs) {
+    if (codec.is_low_rank()) add(codec);
+  }
   if (!rotated_head_dim_valid(shape.head_dim)) return out;
   for (const uint8_t k_bits : kKeyWidths) {
-    for (const uint8_t v_bits : kValueWidths) {
-      CodecOption option;
-      option.codec = {k_bits, v_bits};
-      option.page_bytes = compressed_block_bytes(shape, option.codec);
-      option.kld = head_kld(request.accuracy.model, head, n_heads, option.codec);
-      option.seconds_per_token = request.costs.codec_seconds(shape, option.codec);
-      out.options.push_back(option);
-    }
+    for (const uint8_t v_bits : kValueWidths) add({k_bits, v_bits});
   }
   return out;
 }
@@ -57,7 +60,8 @@ Result<KvSpec> parse_kv_spec(const std::string& text) {
       return invalid_argument("KV layout \"" + text +
                               "\" is unknown; give exact, flash, auto, a codec such as k5v4 (K of "
                               "3, 4, 5, 6 or 8 bits, "
-                              "V of 2, 3, 4, 5, 6 or 8), or bits an element such as 4.25");
+                              "V of 2, 3, 4, 5, 6 or 8), a low rank such as lr50 or lr37.5i8, or "
+                              "bits an element such as 4.25");
     }
     spec.forced = ForcedLayout::kAllTier1;
     spec.codecs = {*codec};

@@ -18,15 +18,40 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+int64_t context_of(const Engine& engine, const SessionOptions& options) {
+  return options.n_context > 0 ? options.n_context : engine.spec().n_context;
+}
+
+int64_t requested_rank(const Engine& engine, const SessionOptions& options) {
+  return largest_rank(low_rank_choices(engine.kv_layout(), options.request.kv.codecs));
+}
+
+uint64_t codec_scratch(Engine& engine, const SessionOptions& options, int64_t chunk) {
+  return PageTable::codec_scratch_bytes(engine.kv_layout(), engine.pool().size(),
+                                        options.request.kv.codecs,
+                                        context_of(engine, options) + chunk);
+}
+
+std::vector<KvRope> kv_ropes(const Engine& engine) {
+  const ModelSpec& spec = engine.spec();
+  const RopeTable table(spec, engine.weights().rope_freqs);
+  std::vector<KvRope> ropes;
+  for (int layer = 0; layer < spec.n_layers; ++layer) {
+    ropes.push_back({spec.rope_pairing, table.frequencies(layer)});
+  }
+  return ropes;
+}
+
 uint64_t fixed_scratch(Engine& engine, const SessionOptions& options, int64_t chunk) {
   const int n_threads = engine.pool().size();
   return Decoder::scratch_bytes(engine.spec(), chunk, n_threads, options.activations) +
-         TieredAttention::scratch_bytes(engine.kv_layout(), chunk, n_threads) +
+         TieredAttention::scratch_bytes(engine.kv_layout(), chunk, n_threads,
+                                        requested_rank(engine, options)) +
          buffer_footprint(engine.spec().n_vocab * sizeof(float)) +
          (options.history != nullptr
               ? PromptFingerprint::scratch_bytes(engine.spec(), options.fingerprint)
               : 0) +
-         PageTable::codec_scratch_bytes(engine.kv_layout(), n_threads);
+         codec_scratch(engine, options, chunk);
 }
 
 // What is left of the budget for a session, the weights loaded.
@@ -51,10 +76,6 @@ int64_t choose_chunk(Engine& engine, const SessionOptions& options) {
     if (chunk_fits(engine, options, chunk)) return chunk;
   }
   return kLeastChunk;
-}
-
-int64_t context_of(const Engine& engine, const SessionOptions& options) {
-  return options.n_context > 0 ? options.n_context : engine.spec().n_context;
 }
 
 Status check_context(int64_t n_tokens, int64_t n_context) {
@@ -161,7 +182,9 @@ Status Session::allocate() {
   decoder_->set_trace(options_.trace);
   TIERKV_ASSIGN_OR_RETURN(
       cache_, TieredCache::create(engine_.kv_layout(), engine_.budget(), engine_.kernels(),
-                                  engine_.pool(), chunk_, std::move(flash), options_.attention));
+                                  engine_.pool(), chunk_, std::move(flash), options_.attention,
+                                  requested_rank(engine_, options_)));
+  cache_->set_ropes(kv_ropes(engine_));
   TIERKV_ASSIGN_OR_RETURN(logits_, Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
                                                     engine_.spec().n_vocab * sizeof(float)));
   if (options_.history != nullptr) {

@@ -1,0 +1,146 @@
+#include "kv/low_rank_basis.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/half.h"
+
+namespace tierkv {
+namespace {
+
+constexpr int64_t kHeadDim = 32, kWidth = 128;  // two KV heads
+constexpr double kHalfUnit = 0x1p-11;
+
+using Rows = std::vector<std::vector<double>>;
+
+// Rows of a given rank; V is `v_size` times as large as K.
+Rows rows_of_rank(int64_t n, int64_t rank, double v_size = 1) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal;
+  Rows directions(rank, std::vector<double>(kWidth)), rows(n, std::vector<double>(kWidth));
+  for (auto& direction : directions) {
+    for (double& x : direction) x = normal(random);
+  }
+  for (auto& row : rows) {
+    for (const auto& direction : directions) {
+      const double z = normal(random);
+      for (int64_t i = 0; i < kWidth; ++i) row[i] += z * direction[i];
+    }
+    for (int64_t i = kWidth / 2; i < kWidth; ++i) row[i] *= v_size;
+  }
+  return rows;
+}
+
+std::vector<float> gram_of(const Rows& rows) {
+  std::vector<float> gram(kWidth * kWidth, std::numeric_limits<float>::quiet_NaN());
+  for (int64_t i = 0; i < kWidth; ++i) {
+    for (int64_t j = i; j < kWidth; ++j) {  // what lies left of the diagonal is not looked at
+      double sum = 0;
+      for (const auto& row : rows) sum += row[i] * row[j];
+      gram[i * kWidth + j] = static_cast<float>(sum);
+    }
+  }
+  return gram;
+}
+
+struct Basis {
+  std::vector<uint16_t> w;
+  int64_t rank;
+  double at(int64_t r, int64_t i) const {
+    return f16_to_f32(w[(i / kHeadDim * rank + r) * kHeadDim + i % kHeadDim]);
+  }
+};
+
+Basis basis_of(std::vector<float> gram, LowRankScales scales, int64_t rank) {
+  MemoryBudget budget;
+  Basis basis{std::vector<uint16_t>(kWidth * rank), rank};
+  const Status status =
+      find_low_rank_basis({gram.data(), kWidth, kHeadDim}, scales, rank, budget, basis.w.data());
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(budget.used(), 0u);
+  return basis;
+}
+
+// The share of the rows' energy that the basis does not keep.
+double lost(const Basis& basis, const Rows& rows) {
+  double error = 0, energy = 0;
+  for (const auto& x : rows) {
+    std::vector<double> rest = x;
+    for (int64_t r = 0; r < basis.rank; ++r) {
+      double z = 0;
+      for (int64_t i = 0; i < kWidth; ++i) z += basis.at(r, i) * x[i];
+      for (int64_t i = 0; i < kWidth; ++i) rest[i] -= z * basis.at(r, i);
+    }
+    for (int64_t i = 0; i < kWidth; ++i) error += rest[i] * rest[i], energy += x[i] * x[i];
+  }
+  return error / energy;
+}
+
+TEST(LowRankBasis, RowsAreOrthonormal) {
+  const Basis basis = basis_of(gram_of(rows_of_rank(500, kWidth)), {}, 48);
+  for (int64_t a = 0; a < 48; ++a) {
+    for (int64_t b = 0; b <= a; ++b) {
+      double dot = 0;
+      for (int64_t i = 0; i < kWidth; ++i) dot += basis.at(a, i) * basis.at(b, i);
+      ASSERT_NEAR(dot, a == b, 2 * kHalfUnit);
+    }
+  }
+}
+
+TEST(LowRankBasis, KeepsAllOfRowsOfItsRank) {
+  const Rows rows = rows_of_rank(300, 24);
+  // What is left are roundings of W, each 2^-11 of an entry at the most.
+  EXPECT_LT(lost(basis_of(gram_of(rows), {}, 32), rows), 4 * kHalfUnit * kHalfUnit);
+  EXPECT_GT(lost(basis_of(gram_of(rows), {}, 16), rows), .1);
+}
+
+TEST(LowRankBasis, LosesNoMoreThanAnyOtherBasisOfItsRank) {
+  Rows rows = rows_of_rank(400, kWidth);
+  for (auto& row : rows) {  // energies 2^-i
+    for (int64_t i = 0; i < kWidth; ++i) row[i] *= std::exp2(-.5 * static_cast<double>(i));
+  }
+  double error = 0, energy = 0;  // of keeping the first 16 columns
+  for (const auto& row : rows) {
+    for (int64_t i = 0; i < kWidth; ++i) energy += row[i] * row[i];
+    for (int64_t i = 16; i < kWidth; ++i) error += row[i] * row[i];
+  }
+  EXPECT_LT(lost(basis_of(gram_of(rows), {}, 16), rows), error / energy + 1e-6);
+}
+
+TEST(LowRankBasis, ScalesDecideWhoseDirectionsComeFirst) {
+  const Rows rows = rows_of_rank(400, kWidth);
+  const auto keys_share = [&](LowRankScales scales) {
+    const Basis basis = basis_of(gram_of(rows), scales, 32);
+    double keys = 0, all = 0;
+    for (int64_t r = 0; r < 32; ++r) {
+      for (int64_t i = 0; i < kWidth; ++i) {
+        all += basis.at(r, i) * basis.at(r, i);
+        if (i < kWidth / 2) keys += basis.at(r, i) * basis.at(r, i);
+      }
+    }
+    return keys / all;
+  };
+  EXPECT_GT(keys_share({100, 1}), .99);
+  EXPECT_LT(keys_share({1, 100}), .01);
+}
+
+TEST(LowRankBasis, RefusesWhatItCantDo) {
+  std::vector<float> gram = gram_of(rows_of_rank(100, 8));
+  std::vector<uint16_t> w(kWidth * 16);
+  MemoryBudget little(low_rank_basis_bytes(kWidth) - 1);
+  EXPECT_EQ(find_low_rank_basis({gram.data(), kWidth, kHeadDim}, {}, 16, little, w.data()).code(),
+            StatusCode::kResourceExhausted);
+  MemoryBudget enough(low_rank_basis_bytes(kWidth));
+  EXPECT_TRUE(find_low_rank_basis({gram.data(), kWidth, kHeadDim}, {}, 16, enough, w.data()).ok());
+  gram[5] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(find_low_rank_basis({gram.data(), kWidth, kHeadDim}, {}, 16, enough, w.data()).code(),
+            StatusCode::kCorrupt);
+  EXPECT_EQ(enough.used(), 0u);
+}
+
+}  // namespace
+}  // namespace tierkv
