@@ -3,8 +3,9 @@
 //   x = [k_scale * K of head 0, .., v_scale * V of head 0, ..]   K before RoPE, 2 n_kv_heads
 //   head_dim
 // whose rows W are orthonormal (kv/low_rank_basis.h finds them), so that K = W_k^T z / k_scale and
-// V likewise. Keys are rebuilt in cache, one KV head and page at a time, and scored; values are
-// weighted as latents, of which project() makes an output once a step.
+// V likewise. Both dimensions that RoPE turns as a pair have the same scale. Keys are rebuilt in
+// cache, one KV head and page at a time, and scored; values are weighted as latents, of which
+// project() makes an output once a step.
 //
 // Inside x, K's dimensions are in the order that RoPE pairs as halves, whatever the model's
 // pairing: a permutation of K and query alike changes no score, and the kernels have one way to
@@ -32,11 +33,13 @@ struct LowRankLayer {
   int64_t rank = 0, head_dim = 0, n_kv_heads = 0;
   int latent_bits = 16;  // or 8
   RopePairing pairing = RopePairing::kAdjacent;
-  float k_scale = 1, v_scale = 1;
+  float v_scale = 1;
+  const float* k_scale = nullptr;  // [n_kv_heads][head_dim / 2]
   const uint16_t* w = nullptr;  // float16 [2 n_kv_heads][rank][head_dim]: W of each K, then each V
   const float* offset_angles = nullptr;  // [kPageTokens][head_dim]: cosines, sines of each offset
 
   int64_t width() const { return 2 * n_kv_heads * head_dim; }  // of x
+  const float* pair_scales(int kv_head) const { return k_scale + kv_head * head_dim / 2; }
   const uint16_t* w_k(int kv_head) const { return w + kv_head * rank * head_dim; }
   const uint16_t* w_v(int kv_head) const { return w_k(static_cast<int>(n_kv_heads) + kv_head); }
 };

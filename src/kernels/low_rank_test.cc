@@ -73,7 +73,11 @@ class LowRank : public testing::TestWithParam<Shape> {
   void SetUp() override {
     const Shape s = GetParam();
     std::mt19937 random(3);
-    layer_ = {s.rank, s.head_dim, s.n_kv_heads, s.latent_bits, s.pairing, 0.5f, 4.0f};
+    layer_ = {s.rank, s.head_dim, s.n_kv_heads, s.latent_bits, s.pairing, 4.0f};
+    for (int64_t i = 0; i < s.n_kv_heads * s.head_dim / 2; ++i) {
+      k_scales_.push_back(0.5f + 0.25f * static_cast<float>(i % 5));
+    }
+    layer_.k_scale = k_scales_.data();
     for (int t = 0; t < kPageTokens; ++t) {
       const std::vector<float> row = angles(t, s.head_dim);
       offsets_.insert(offsets_.end(), row.begin(), row.end());
@@ -93,6 +97,9 @@ class LowRank : public testing::TestWithParam<Shape> {
     scratch_ = aligned(low_rank_scratch_bytes(s.rank, s.head_dim));
   }
 
+  double k_scale(int64_t head, int64_t dim) const {
+    return k_scales_[head * layer_.head_dim / 2 + dim % (layer_.head_dim / 2)];
+  }
   const LowRankKernels& kernels(Isa isa) { return *kernels_for(isa).low_rank; }
 
   double w(int64_t part, int64_t latent, int64_t d) const {
@@ -113,8 +120,8 @@ class LowRank : public testing::TestWithParam<Shape> {
       for (int64_t i = 0; i < dim / 2; ++i) {
         const double angle = static_cast<double>(kPage * kPageTokens + t) * theta(i, dim);
         const auto [first, second] = pair_dims(i);
-        const double a = f16_to_f32(blocks_[h][key_at(dim, t, first)]) * layer_.k_scale;
-        const double b = f16_to_f32(blocks_[h][key_at(dim, t, second)]) * layer_.k_scale;
+        const double a = f16_to_f32(blocks_[h][key_at(dim, t, first)]) * k_scale(h, i);
+        const double b = f16_to_f32(blocks_[h][key_at(dim, t, second)]) * k_scale(h, i);
         x[h * dim + i] = a * std::cos(angle) + b * std::sin(angle);
         x[h * dim + dim / 2 + i] = b * std::cos(angle) - a * std::sin(angle);
       }
@@ -165,7 +172,7 @@ class LowRank : public testing::TestWithParam<Shape> {
       for (int64_t i = 0; i < layer_.rank; ++i) {
         const double z = latent(block, t, i);
         for (int64_t d = 0; d < dim; ++d) {
-          k[d] += z * w(head, i, d) / layer_.k_scale;
+          k[d] += z * w(head, i, d) / k_scale(head, d);
           v[d] += z * w(layer_.n_kv_heads + head, i, d) / layer_.v_scale;
         }
       }
@@ -182,7 +189,7 @@ class LowRank : public testing::TestWithParam<Shape> {
   }
 
   LowRankLayer layer_;
-  std::vector<float> offsets_, page_;
+  std::vector<float> offsets_, page_, k_scales_;
   std::vector<uint16_t> w_;
   std::vector<Exact> blocks_;
   Bytes scratch_;

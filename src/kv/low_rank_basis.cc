@@ -32,19 +32,16 @@ class Reservation {
   Status status_;
 };
 
+// Mean square of rows over columns [begin, end).
 double energy(const LowRankGram& gram, int64_t begin, int64_t end) {
   double sum = 0;
   for (int64_t i = begin; i < end; ++i) sum += gram.gram[i * gram.width + i];
-  return sum;
+  return gram.n_rows > 0 ? sum / static_cast<double>(gram.n_rows) : 0;
 }
 
-void scale_gram(const LowRankGram& gram, LowRankScales scales) {
-  const int64_t half = gram.width / 2;
+void scale_gram(const LowRankGram& gram, std::span<const float> scales) {
   for (int64_t i = 0; i < gram.width; ++i) {
-    for (int64_t j = i; j < gram.width; ++j) {
-      gram.gram[i * gram.width + j] *=
-          (i < half ? scales.k : scales.v) * (j < half ? scales.k : scales.v);
-    }
+    for (int64_t j = i; j < gram.width; ++j) gram.gram[i * gram.width + j] *= scales[i] * scales[j];
   }
 }
 
@@ -73,10 +70,25 @@ Status decompose(const LowRankGram& gram, int64_t rank, uint16_t* w) {
 
 }  // namespace
 
-LowRankScales choose_low_rank_scales(const LowRankGram& gram) {
-  const double k = energy(gram, 0, gram.width / 2), v = energy(gram, gram.width / 2, gram.width);
-  if (!(k > 0) || !(v > 0)) return {};
-  return {1, static_cast<float>(std::sqrt(k / v))};
+// An error dk of a key moves a score by q dk, and the output by that times how far values lie
+// apart; an error dv of a value moves the output by itself, both times the token's weight. So with
+// V's scale 1, K's is the root of the query's energy times that of the head's values. All are
+// divided by what makes the mean square of rows 1, which keeps latents in float16's range.
+std::vector<float> choose_low_rank_scales(const LowRankGram& gram,
+                                          std::span<const float> query_energy) {
+  const int64_t half = gram.width / 2, dim = gram.head_dim;
+  std::vector<float> scales(gram.width, 1.0f);
+  for (int64_t i = 0; i < half; ++i) {
+    const int64_t values = half + i / dim * dim;
+    const double scale = std::sqrt(query_energy[i] * energy(gram, values, values + dim));
+    if (scale > 0) scales[i] = static_cast<float>(scale);
+  }
+  double sum = 0;
+  for (int64_t i = 0; i < gram.width; ++i) sum += scales[i] * scales[i] * energy(gram, i, i + 1);
+  if (!(sum > 0)) return scales;
+  const double norm = std::sqrt(static_cast<double>(gram.width) / sum);
+  for (float& scale : scales) scale *= static_cast<float>(norm);
+  return scales;
 }
 
 // The eigenvectors, which start as a copy of the matrix; vectors of `width` beside them.
@@ -84,7 +96,7 @@ uint64_t low_rank_basis_bytes(int64_t width) {
   return static_cast<uint64_t>(width * (width + 8)) * sizeof(double);
 }
 
-Status find_low_rank_basis(const LowRankGram& gram, LowRankScales scales, int64_t rank,
+Status find_low_rank_basis(const LowRankGram& gram, std::span<const float> scales, int64_t rank,
                            MemoryBudget& budget, uint16_t* w) {
   const Reservation reservation(budget, low_rank_basis_bytes(gram.width));
   TIERKV_RETURN_IF_ERROR(reservation.status());

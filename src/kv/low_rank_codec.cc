@@ -86,14 +86,15 @@ uint64_t LowRankCodec::memory_bytes(const KvLayout& layout,
 
 Result<std::unique_ptr<LowRankCodec>> LowRankCodec::create(
     const KvLayout& layout, const std::vector<LowRankChoice>& choices,
-    const std::vector<KvRope>& ropes, int64_t max_tokens, MemoryBudget& budget,
-    const Kernels& kernels, ThreadPool& pool, const ForEachPage& for_each_page) {
+    const std::vector<KvRope>& ropes, const QueryEnergy& queries, int64_t max_tokens,
+    MemoryBudget& budget, const Kernels& kernels, ThreadPool& pool,
+    const ForEachPage& for_each_page) {
   if (ropes.size() != layout.shapes.size()) {
     return internal_error("the low-rank codec was not told how keys are rotated");
   }
   std::unique_ptr<LowRankCodec> codec(new LowRankCodec(layout, budget, kernels, pool));
   TIERKV_RETURN_IF_ERROR(codec->allocate(choices, ropes, max_tokens));
-  TIERKV_RETURN_IF_ERROR(codec->find_bases(for_each_page));
+  TIERKV_RETURN_IF_ERROR(codec->find_bases(queries, for_each_page));
   return codec;
 }
 
@@ -101,6 +102,7 @@ Status LowRankCodec::allocate(const std::vector<LowRankChoice>& choices,
                               const std::vector<KvRope>& ropes, int64_t max_tokens) {
   layers_.resize(layout_.shapes.size());
   tables_.resize(layout_.shapes.size());
+  k_scales_.resize(layout_.shapes.size());
   TIERKV_RETURN_IF_ERROR(allocate_tables(choices, ropes, max_tokens));
   uint64_t bytes = 0;
   for (size_t i = 0; i < choices.size(); ++i) bytes += w_bytes(layout_.shapes[i], choices[i].rank);
@@ -108,16 +110,15 @@ Status LowRankCodec::allocate(const std::vector<LowRankChoice>& choices,
   std::byte* w = w_.data();
   for (size_t i = 0; i < choices.size(); ++i) {
     const KvLayerShape& shape = layout_.shapes[i];
-    layers_[i] = {choices[i].rank,
-                  shape.head_dim,
-                  shape.n_kv_heads,
-                  choices[i].latent_bits,
-                  ropes[i].pairing,
-                  1,
-                  1,
-                  nullptr,
-                  tables_[i].offsets};
-    layers_[i].w = reinterpret_cast<const uint16_t*>(w);
+    k_scales_[i].assign(shape.n_kv_heads * shape.head_dim / 2, 1.0f);
+    layers_[i] = {.rank = choices[i].rank,
+                  .head_dim = shape.head_dim,
+                  .n_kv_heads = shape.n_kv_heads,
+                  .latent_bits = choices[i].latent_bits,
+                  .pairing = ropes[i].pairing,
+                  .k_scale = k_scales_[i].data(),
+                  .w = reinterpret_cast<const uint16_t*>(w),
+                  .offset_angles = tables_[i].offsets};
     w += w_bytes(shape, choices[i].rank);
   }
   const Extremes most(layout_, choices);
@@ -169,7 +170,7 @@ void LowRankCodec::page_angles(int layer, int64_t page, float* out) const {
 }
 
 // Some layers at once, since a decomposition runs on one thread.
-Status LowRankCodec::find_bases(const ForEachPage& for_each_page) {
+Status LowRankCodec::find_bases(const QueryEnergy& queries, const ForEachPage& for_each_page) {
   std::vector<int> todo;
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i].rank != 0) todo.push_back(static_cast<int>(i));
@@ -177,41 +178,61 @@ Status LowRankCodec::find_bases(const ForEachPage& for_each_page) {
   const int64_t n_todo = static_cast<int64_t>(todo.size());
   for (int64_t begin = 0; begin < n_todo; begin += at_once(n_todo, pool_.size())) {
     const int64_t n = at_once(n_todo - begin, pool_.size());
-    TIERKV_RETURN_IF_ERROR(find_bases_of(std::span(todo).subspan(begin, n), for_each_page));
+    TIERKV_RETURN_IF_ERROR(
+        find_bases_of(std::span(todo).subspan(begin, n), queries, for_each_page));
   }
   return {};
 }
 
-Status LowRankCodec::find_bases_of(std::span<const int> layers, const ForEachPage& for_each_page) {
+Status LowRankCodec::find_bases_of(std::span<const int> layers, const QueryEnergy& queries,
+                                   const ForEachPage& for_each_page) {
   std::vector<Buffer> grams;
+  std::vector<int64_t> n_rows;
   for (const int layer : layers) {
     TIERKV_ASSIGN_OR_RETURN(Buffer gram, Buffer::allocate(budget_, MemoryKind::kScratch,
                                                           gram_bytes(layers_[layer].width())));
-    TIERKV_RETURN_IF_ERROR(gather_gram(layer, for_each_page, gram.as<float>()));
+    TIERKV_ASSIGN_OR_RETURN(const int64_t n, gather_gram(layer, for_each_page, gram.as<float>()));
     grams.push_back(std::move(gram));
+    n_rows.push_back(n);
   }
   std::vector<Status> outcome(layers.size());
   pool_.parallel_for(static_cast<int64_t>(layers.size()), [&](int64_t i, int) {
-    LowRankLayer& layer = layers_[layers[i]];
-    const LowRankGram gram = {grams[i].as<float>(), layer.width(), layer.head_dim};
-    const LowRankScales scales = choose_low_rank_scales(gram);
-    layer.k_scale = scales.k;
-    layer.v_scale = scales.v;
-    outcome[i] =
-        find_low_rank_basis(gram, scales, layer.rank, budget_, const_cast<uint16_t*>(layer.w));
+    outcome[i] = find_basis(layers[i],
+                            {.gram = grams[i].as<float>(),
+                             .width = layers_[layers[i]].width(),
+                             .head_dim = layers_[layers[i]].head_dim,
+                             .n_rows = n_rows[i]},
+                            queries);
   });
   for (const Status& status : outcome) TIERKV_RETURN_IF_ERROR(status);
   return {};
 }
 
-Status LowRankCodec::gather_gram(int layer, const ForEachPage& for_each_page, float* gram) {
+Status LowRankCodec::find_basis(int layer, const LowRankGram& gram, const QueryEnergy& queries) {
+  LowRankLayer& found = layers_[layer];
+  const std::vector<float> scales =
+      choose_low_rank_scales(gram, queries.columns(layer, found.pairing));
+  found.v_scale = scales.back();
+  for (int64_t i = 0; i < gram.width / 4; ++i) {
+    const int64_t half = gram.head_dim / 2;
+    k_scales_[layer][i] = scales[i / half * gram.head_dim + i % half];
+  }
+  return find_low_rank_basis(gram, scales, found.rank, budget_, const_cast<uint16_t*>(found.w));
+}
+
+// Sums over the rows of all pages; returns how many rows there are.
+Result<int64_t> LowRankCodec::gather_gram(int layer, const ForEachPage& for_each_page,
+                                          float* gram) {
   const int64_t width = layers_[layer].width();
-  return for_each_page(layer, [&](int64_t page, const std::byte* exact_layer) {
+  int64_t n_rows = 0;
+  TIERKV_RETURN_IF_ERROR(for_each_page(layer, [&](int64_t page, const std::byte* exact_layer) {
     gather(layer, page, exact_layer);
     pool_.parallel_for(width / kRankStep, [&](int64_t task, int) {
       kernels_.low_rank->add_gram(rows(), width, task * kRankStep, (task + 1) * kRankStep, gram);
     });
-  });
+    n_rows += kPageTokens;
+  }));
+  return n_rows;
 }
 
 // A page's rows x of a layer.

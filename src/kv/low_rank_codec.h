@@ -13,6 +13,8 @@
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "kv/kv_layout.h"
+#include "kv/low_rank_basis.h"
+#include "kv/query_energy.h"
 
 namespace tierkv {
 
@@ -40,6 +42,7 @@ class LowRankCodec {
   static Result<std::unique_ptr<LowRankCodec>> create(const KvLayout& layout,
                                                       const std::vector<LowRankChoice>& choices,
                                                       const std::vector<KvRope>& ropes,
+                                                      const QueryEnergy& queries,
                                                       int64_t max_tokens, MemoryBudget& budget,
                                                       const Kernels& kernels, ThreadPool& pool,
                                                       const ForEachPage& for_each_page);
@@ -70,9 +73,11 @@ class LowRankCodec {
                   int64_t max_tokens);
   Status allocate_tables(const std::vector<LowRankChoice>& choices,
                          const std::vector<KvRope>& ropes, int64_t max_tokens);
-  Status find_bases(const ForEachPage& for_each_page);
-  Status find_bases_of(std::span<const int> layers, const ForEachPage& for_each_page);
-  Status gather_gram(int layer, const ForEachPage& for_each_page, float* gram);
+  Status find_bases(const QueryEnergy& queries, const ForEachPage& for_each_page);
+  Status find_bases_of(std::span<const int> layers, const QueryEnergy& queries,
+                       const ForEachPage& for_each_page);
+  Result<int64_t> gather_gram(int layer, const ForEachPage& for_each_page, float* gram);
+  Status find_basis(int layer, const LowRankGram& gram, const QueryEnergy& queries);
   void gather(int layer, int64_t page, const std::byte* exact_layer);
   // [kPageTokens][width] of the page that was gathered last; the threads' scratch lies before.
   float* rows() { return reinterpret_cast<float*>(scratch_.data() + thread_bytes_ * pool_.size()); }
@@ -83,6 +88,7 @@ class LowRankCodec {
   ThreadPool& pool_;
   std::vector<LowRankLayer> layers_;  // per layer of the model
   std::vector<Tables> tables_;
+  std::vector<std::vector<float>> k_scales_;  // [n_kv_heads, head_dim / 2] per layer
   Buffer w_, tables_memory_, scratch_;
   uint64_t thread_bytes_ = 0;
 };

@@ -72,8 +72,8 @@ Status PageTable::set_codecs(const Plan& plan) {
 Status PageTable::start_low_rank() {
   update_extents();
   TIERKV_ASSIGN_OR_RETURN(
-      low_rank_, LowRankCodec::create(layout_, compressed_.low_rank, ropes_, flash_.max_tokens,
-                                      budget_, kernels_, pool_,
+      low_rank_, LowRankCodec::create(layout_, compressed_.low_rank, ropes_, queries_,
+                                      flash_.max_tokens, budget_, kernels_, pool_,
                                       [this](int layer, const LowRankCodec::PageVisitor& visit) {
                                         return visit_pages(layer, visit);
                                       }));

@@ -9,7 +9,12 @@ namespace tierkv {
 
 PageTable::PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels,
                      ThreadPool& pool, FlashOptions flash)
-    : layout_(layout), budget_(budget), kernels_(kernels), pool_(pool), flash_(std::move(flash)) {
+    : layout_(layout),
+      budget_(budget),
+      kernels_(kernels),
+      pool_(pool),
+      flash_(std::move(flash)),
+      queries_(layout) {
   compressed_ = make_compressed_layout(layout_, {});
 }
 

@@ -59,8 +59,10 @@ class PageTable {
   PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels, ThreadPool& pool,
             FlashOptions flash);
 
-  // How keys were rotated, per layer: what low-rank codecs need before settle().
+  // What low-rank codecs need before settle(): how keys were rotated, per layer, and how large the
+  // queries are that meet them.
   void set_ropes(std::vector<KvRope> ropes) { ropes_ = std::move(ropes); }
+  QueryEnergy& queries() { return queries_; }
 
   // At most this many exact pages in RAM (more while their extents are being filled); older ones
   // move on. settle() sets the plan's.
@@ -196,6 +198,7 @@ class PageTable {
   int64_t tier1_pages_ = 0;
   Buffer codec_scratch_;
   std::vector<KvRope> ropes_;
+  QueryEnergy queries_;
   std::unique_ptr<LowRankCodec> low_rank_;
 };
 

@@ -79,6 +79,9 @@ void TieredCache::shrink_window_pages() {
 Status TieredCache::attend(int layer, const float* q, const float* k, const float* v, float* out) {
   store(layer, k, v);
   table_.pump();
+  if (largest_rank_ > 0 && layout_.is_full(layer) && table_.low_rank() == nullptr) {
+    table_.queries().add(layer, q, chunk_);
+  }
   return attention_.attend(*this, layer, length_, chunk_, q, out);
 }
 
