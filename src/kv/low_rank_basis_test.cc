@@ -136,6 +136,43 @@ TEST(LowRankBasis, ScalesDecideWhoseDirectionsComeFirst) {
   EXPECT_LT(keys_share(scales_of(1, 100)), .01);
 }
 
+// With the scales, moving K by dk and V by dv along a scaled row's unit vectors moves outputs
+// alike.
+TEST(LowRankScales, AreWhatErrorsCost) {
+  const Rows rows = rows_of_rank(400, kWidth, 3);
+  std::vector<float> gram = gram_of(rows);
+  std::vector<float> queries(kWidth / 2);
+  for (int64_t i = 0; i < kWidth / 2; ++i) queries[i] = static_cast<float>(1 + i % 7);
+  const std::vector<float> scales =
+      choose_low_rank_scales({gram.data(), kWidth, kHeadDim, 400}, queries);
+  double rms = 0;
+  for (int64_t i = 0; i < kWidth; ++i) {
+    double column = 0, values = 0;  // mean squares: of column i, of the values of its head
+    const int64_t head = i / kHeadDim % 2;
+    for (const auto& row : rows) {
+      column += row[i] * row[i] / 400;
+      for (int64_t d = 0; d < kHeadDim; ++d) {
+        const double v = row[kWidth / 2 + head * kHeadDim + d];
+        values += v * v / 400;
+      }
+    }
+    rms += column * scales[i] * scales[i];
+    const double ratio = scales[i] / scales.back();
+    if (i < kWidth / 2) {
+      EXPECT_NEAR(ratio * ratio, queries[i] * values, 1e-5 * ratio * ratio) << i;
+    } else {
+      EXPECT_EQ(ratio, 1) << i;
+    }
+  }
+  EXPECT_NEAR(rms, kWidth, 1e-3);
+}
+
+TEST(LowRankScales, AreOneWhereNothingIsKnown) {
+  std::vector<float> gram(kWidth * kWidth);
+  const std::vector<float> none(kWidth / 2);
+  EXPECT_EQ(choose_low_rank_scales({gram.data(), kWidth, kHeadDim, 0}, none), kOnes);
+}
+
 TEST(LowRankBasis, RefusesWhatItCantDo) {
   std::vector<float> gram = gram_of(rows_of_rank(100, 8));
   std::vector<uint16_t> w(kWidth * 16);
