@@ -150,6 +150,7 @@ Status PageTable::compress(int64_t page) {
   const int64_t n_layers = static_cast<int64_t>(layout_.full_layers.size());
   pool_.parallel_for(n_layers, [&](int64_t i, int thread) {
     const int layer = layout_.full_layers[i];
+    if (compressed_.low_rank[layer].rank != 0) return;  // below: all threads on one layer
     const std::byte* exact = pages_[page].exact.data() + layout_.exact_offset[layer];
     for (int head = 0; head < layout_.shapes[layer].n_kv_heads; ++head) {
       encode_head(page, layer, head, exact, thread);
@@ -157,6 +158,10 @@ Status PageTable::compress(int64_t page) {
     }
   });
   pages_[page].tier = PageTier::kCompressed;
+  for (const int layer : layout_.full_layers) {
+    if (compressed_.low_rank[layer].rank == 0) continue;
+    encode_layer(page, layer, pages_[page].exact.data() + layout_.exact_offset[layer]);
+  }
   const bool saves = flash_.session != nullptr && saving_failed_.ok();
   if (!saves || pages_[page].on_flash) pages_[page].exact.reset();
   return {};
