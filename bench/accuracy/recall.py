@@ -12,7 +12,7 @@ context. An answer is right if every token of it is the most likely one, which i
 it. Of the questions that the exact cache answers, this counts those that a layout loses, and the answers'
 log-probabilities under both. --before puts the questions before the document as well.
 
-balanced@31M is quality balanced with 31 MB of RAM for the KV. Activations are int8, as the model runs. For
+balanced@31M is quality balanced with 31 MiB of RAM for the KV. Activations are int8, as the model runs. For
 tokenisers that make a newline a token of its own.
 """
 

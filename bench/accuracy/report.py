@@ -32,7 +32,7 @@ def newest(runs):
 
 def fill(document, name, lines):
     """The document with new lines between a table's markers."""
-    body = "\n".join(lines) or "Not measured yet."
+    body = "\n".join(lines) or "Not measured yet: `bench/accuracy/all.sh` does."
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     if not pattern.search(document):
         raise SystemExit(f"{DOCUMENT} has no place for {name}")

@@ -241,7 +241,7 @@ TABLES = {
 
 
 def draw_series(x, y, model, profile, points):
-    """One model's planned bits or codecs, as a line with a name at its left end."""
+    """One model's planned bits, as a line; dashed with a profile."""
     colour, dash = COLOURS.get(model, plot.GREY), "" if profile == "none" else "7 4"
     yield from plot.draw_curve(x, y, points, colour, dash, 1.8)
 
@@ -260,7 +260,7 @@ def draw_grid(x, y, bits, klds):
 
 
 def draw(runs):
-    """KLD over bits: lines for planned bits, crosses with names for codecs and qualities."""
+    """KLD over bits: lines for planned bits, points with names for codecs and qualities."""
     runs = [run for run in runs if run["prefix"] == 3072]
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">'
     yield plot.text(LEFT, 22, "KL divergence from the exact cache, nats a token", size=14)
@@ -291,7 +291,7 @@ def draw_points(x, y, points):
     for (model, profile), found in planned.items():
         yield from draw_series(x, y, model, profile, sorted(found))
     for i, ((model, profile), colour) in enumerate(legend.items()):
-        suffix = ": line for planned bits" if profile == "none" else ", profile"
-        yield plot.text(
-            RIGHT - 190, 56 + plot.LINE_HEIGHT * i, name_of(model) + suffix, colour, weight="bold"
-        )
+        name = name_of(model) + ("" if profile == "none" else ", profile")
+        yield plot.text(RIGHT + 14, 56 + plot.LINE_HEIGHT * i, name, colour, weight="bold")
+    if planned:
+        yield plot.text(RIGHT + 14, 56 + plot.LINE_HEIGHT * len(legend), "lines: planned bits", size=11)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An answer much longer than expected: what it costs in accuracy, and whether RAM stays within its ceiling.
 
-usage: underprediction.py MODEL.gguf TEXT [--expect 8,600] [--prefix 2048] [--tokens 608] [--kv-ram 22M]
+usage: underprediction.py MODEL.gguf TEXT [--expect 8,600] [--prefix 2048] [--tokens 608] [--kv-ram 24M]
                           [--ram 150M]
 
 For each number of tokens expected, two runs. `tierkv eval` with --kv-ram for the layout under test: KLD of
@@ -43,7 +43,7 @@ def main():
     parser.add_argument("--expect", default="8,600")
     parser.add_argument("--prefix", type=int, default=2048)
     parser.add_argument("--tokens", type=int, default=608)
-    parser.add_argument("--kv-ram", default="22M")
+    parser.add_argument("--kv-ram", default="24M")
     parser.add_argument("--ram", default="150M")
     parser.add_argument("--characters", type=int, default=8500, help="of the text, as the prompt under --ram")
     evaluation.add_options(parser)
