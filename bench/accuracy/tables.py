@@ -131,7 +131,8 @@ def peer_table(by_bench):
 
 
 def recall_table(by_bench):
-    if not by_bench["recall"]:
+    runs = [run for run in by_bench["recall"] if run["layout"] != "exact"]
+    if not runs:
         return
     yield from table(
         "text",
@@ -146,9 +147,7 @@ def recall_table(by_bench):
         "gained",
         "answers' nats a token",
     )
-    for run in by_bench["recall"]:
-        if run["layout"] == "exact":
-            continue
+    for run in runs:
         yield row(
             run["text"],
             f"{run['document_tokens']:,} tokens",
