@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/carve.h"
-#include "kv/low_rank_basis.h"
 
 namespace tierkv {
 namespace {
@@ -15,6 +14,7 @@ int64_t width_of(const KvLayerShape& shape) { return 2 * shape.n_kv_heads * shap
 uint64_t w_bytes(const KvLayerShape& shape, int64_t rank) {
   return align64(static_cast<uint64_t>(rank * width_of(shape)) * sizeof(uint16_t));
 }
+
 // [n][head_dim]: cosines and sines of positions 0, stride, 2 stride, ..
 void fill_angles(const KvRope& rope, int64_t n, int64_t stride, float* out) {
   const int64_t half = static_cast<int64_t>(rope.frequency.size());
