@@ -18,6 +18,7 @@ static_assert(std::endian::native == std::endian::little, "fingerprints are stor
 constexpr int kVersion = 1;
 constexpr int kApplicationId = 0x54696572;  // "Tier"
 constexpr int kBusyMilliseconds = 5000;
+constexpr int kMostAttempts = 4;
 
 constexpr char kSchema[] =
     "CREATE TABLE request (id INTEGER PRIMARY KEY, model INTEGER NOT NULL, model_name TEXT NOT "
@@ -140,7 +141,8 @@ Status History::error(int code) const {
   const std::string message =
       path_ + ": " + (db_ != nullptr ? sqlite3_errmsg(db_) : sqlite3_errstr(code));
   const int primary = code & 0xff;
-  if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB) return corrupt(message);
+  const bool moved = code == SQLITE_READONLY_DBMOVED;  // set aside by another process meanwhile
+  if (primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || moved) return corrupt(message);
   return primary == SQLITE_FULL ? resource_exhausted(message) : io_error(message);
 }
 
@@ -203,16 +205,21 @@ Status History::set_aside() {
 }
 
 // Runs an operation on the open file; a corrupt one is set aside, and the operation runs again.
+// More than once, since other processes may be setting aside and beginning files at the same time.
 template <typename Operation>
 Status History::attempt(Operation&& operation) {
   const auto once = [&] {
+    const KeepInPlace here(path_);
+    if (db_ != nullptr && file_identity(path_) != inode_) disconnect();  // it was set aside
     const Status status = connect();
     return status.ok() ? operation() : status;
   };
-  const Status status = once();
-  if (status.code() != StatusCode::kCorrupt) return status;
-  TIERKV_RETURN_IF_ERROR(set_aside());
-  return once();
+  Status status = once();
+  for (int i = 0; i < kMostAttempts && status.code() == StatusCode::kCorrupt; ++i) {
+    TIERKV_RETURN_IF_ERROR(set_aside());
+    status = once();
+  }
+  return status;
 }
 
 void History::tell(const Status& status, const char* consequence) {

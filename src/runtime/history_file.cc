@@ -70,6 +70,15 @@ Status prepare_private_file(const std::string& path) {
   return {};
 }
 
+KeepInPlace::KeepInPlace(const std::string& path)
+    : directory_(open(parent(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (directory_ >= 0) (void)flock(directory_, LOCK_SH);
+}
+
+KeepInPlace::~KeepInPlace() {
+  if (directory_ >= 0) close(directory_);
+}
+
 uint64_t file_identity(const std::string& path) {
   struct stat info;
   return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;

@@ -16,6 +16,19 @@ Status prepare_private_file(const std::string& path);
 // A number that tells whether a path still names the same file; 0: there is none.
 uint64_t file_identity(const std::string& path);
 
+// While it is held the path keeps naming the same file: set_file_aside waits. Without it SQLite
+// would take the journal of a new file for that of the old one, which it has open, and undo both.
+class KeepInPlace {
+ public:
+  explicit KeepInPlace(const std::string& path);
+  ~KeepInPlace();
+  KeepInPlace(const KeepInPlace&) = delete;
+  KeepInPlace& operator=(const KeepInPlace&) = delete;
+
+ private:
+  const int directory_;
+};
+
 // Renames the file, and the journal that belongs to it, to path.corrupt-TIME, unless it is no
 // longer the one of that identity: another process was faster. Gives the new name, or "" then.
 Result<std::string> set_file_aside(const std::string& path, uint64_t identity);
