@@ -62,9 +62,9 @@ nlohmann::json parts_json(const Forecast& f) {
 }
 
 nlohmann::json layout_json(const PlanView& view) {
-  nlohmann::json codecs = nlohmann::json::array();
-  for (const CodecId codec : view.study.plan.plan.codecs) codecs.push_back(codec_name(codec));
-  return {{"layers", view.engine.kv_layout().full_layers}, {"codecs", codecs}};
+  const KvLayout& layout = view.engine.kv_layout();
+  return {{"layers", layout.full_layers},
+          {"codecs", layer_codec_names(layout, view.study.plan.plan)}};
 }
 
 }  // namespace

@@ -190,8 +190,21 @@ std::string codec_counts_text(const Plan& plan) {
   return text;
 }
 
+std::vector<std::string> layer_codec_names(const KvLayout& layout, const Plan& plan) {
+  std::vector<std::string> names;
+  for (const std::vector<CodecId>& heads : codecs_by_layer(layout, plan)) {
+    std::string name = codec_name(heads[0]);
+    if (std::count(heads.begin(), heads.end(), heads[0]) != static_cast<int64_t>(heads.size())) {
+      for (size_t i = 1; i < heads.size(); ++i) name += "," + codec_name(heads[i]);
+    }
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
 std::vector<std::vector<CodecId>> codecs_by_layer(const KvLayout& layout, const Plan& plan) {
   std::vector<std::vector<CodecId>> codecs;
+  if (plan.codecs.empty()) return codecs;
   auto next = plan.codecs.begin();
   for (const int layer : layout.full_layers) {
     codecs.emplace_back(next, next + layout.shapes[layer].n_kv_heads);

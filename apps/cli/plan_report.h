@@ -36,5 +36,7 @@ std::string part_name(PartKind kind);                 // "Tier-1, compressed"
 nlohmann::json brief_json(const Forecast& forecast);  // the plan's numbers, without its layout
 // Plan::codecs by full-attention layer and KV head.
 std::vector<std::vector<CodecId>> codecs_by_layer(const KvLayout& layout, const Plan& plan);
+// For programs: per full-attention layer "k5v4", or "k5v4,k4v3,.." where its KV heads differ.
+std::vector<std::string> layer_codec_names(const KvLayout& layout, const Plan& plan);
 
 }  // namespace tierkv::cli

@@ -8,6 +8,7 @@
 
 #include "base/process.h"
 #include "base/size.h"
+#include "cli/plan_report.h"
 
 namespace tierkv::cli {
 namespace {
@@ -107,8 +108,6 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
   const Plan& plan = session.plan();
   const Timings& t = session.timings();
   const MemoryBudget& budget = engine.budget();
-  nlohmann::json codecs = nlohmann::json::array();
-  for (const CodecId codec : plan.codecs) codecs.push_back(codec_name(codec));
   return {
       {"text", generation.text},
       {"tokens", generation.tokens},
@@ -122,7 +121,7 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
        {{"n_exact", plan.n_exact},
         {"n_compressed", plan.n_compressed},
         {"n_offloaded", plan.n_offloaded},
-        {"codecs", codecs},
+        {"codecs", layer_codec_names(engine.kv_layout(), plan)},
         {"flash", plan.flash},
         {"n_replans", session.n_replans()},
         {"predicted_kld", plan.kld},
