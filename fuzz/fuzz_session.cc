@@ -140,7 +140,7 @@ void touch(SessionFile& session) {
     last = point->sequence;
     touch_pages(session, *point);
   }
-  const Result<int64_t> slot = session.free_slot();
+  const Result<int64_t> slot = session.add_extent();
   require(!slot.ok() || *slot < session.shape().flash.max_extents);
   if (session.points().empty()) return;
   const SessionPoint newest = *session.points()[0];

@@ -3,15 +3,27 @@
 #include <string>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace tierkv {
 namespace {
+
+#if defined(__x86_64__)
+// Asked of the CPU itself: clang before 15 does not know this name in __builtin_cpu_supports.
+bool cpu_has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 std::vector<Isa> detect() {
   std::vector<Isa> found = {Isa::kScalar};
 #if defined(__x86_64__)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+                    cpu_has_f16c() && __builtin_cpu_supports("bmi2");
   if (!avx2) return found;
   found.push_back(Isa::kAvx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

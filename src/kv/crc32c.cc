@@ -52,15 +52,28 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-// What n zero bytes do to a checksum: linear in its bits, so a table for each of its bytes.
+// What n zero bytes, a power of two, do to a checksum: linear in its bits, so a table for each of
+// its bytes.
 class ZeroBytes {
  public:
   explicit constexpr ZeroBytes(size_t n) {
+    std::array<uint32_t, 32> images{};  // what one zero byte makes of each bit, then two, four, ...
     for (int bit = 0; bit < 32; ++bit) {
-      uint32_t crc = uint32_t{1} << bit;
-      for (size_t i = 0; i < n; ++i) crc = crc >> 8 ^ kTables[0][crc & 255];
+      const uint32_t crc = uint32_t{1} << bit;
+      images[bit] = crc >> 8 ^ kTables[0][crc & 255];
+    }
+    for (; n > 1; n /= 2) {
+      std::array<uint32_t, 32> twice{};
+      for (int bit = 0; bit < 32; ++bit) {
+        for (int i = 0; i < 32; ++i) {
+          if ((images[bit] >> i & 1) != 0) twice[bit] ^= images[i];
+        }
+      }
+      images = twice;
+    }
+    for (int bit = 0; bit < 32; ++bit) {
       for (uint32_t byte = 0; byte < 256; ++byte) {
-        if ((byte >> bit % 8 & 1) != 0) tables_[bit / 8][byte] ^= crc;
+        if ((byte >> bit % 8 & 1) != 0) tables_[bit / 8][byte] ^= images[bit];
       }
     }
   }
@@ -106,6 +119,7 @@ namespace {
 template <size_t kLane>
 TIERKV_CRC_TARGET std::span<const std::byte> take_lanes(std::span<const std::byte> data,
                                                         uint32_t& crc) {
+  static_assert(std::has_single_bit(kLane));
   static constexpr ZeroBytes kShift(kLane);
   for (; data.size() >= 3 * kLane; data = data.subspan(3 * kLane)) {
     const std::byte* const at = data.data();

@@ -53,8 +53,8 @@ class SessionFile {
     return crcs_[static_cast<size_t>(extent) * n_full_layers_ + full_layer];
   }
   int64_t extent_in(int64_t slot) const;  // whose slot this is
-  // Gives the next extent a slot that no point uses. Its checksums must be set before a point is
-  // written.
+  // Gives the next extent a slot that no point uses, and returns the slot. Its checksums must be
+  // set before a point is written.
   Result<int64_t> add_extent();
   void set_crc(int64_t extent, size_t full_layer, uint32_t crc) {
     crcs_[static_cast<size_t>(extent) * n_full_layers_ + full_layer] = crc;
