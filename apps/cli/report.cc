@@ -112,6 +112,7 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
       {"text", generation.text},
       {"tokens", generation.tokens},
       {"stop", stop_reason_name(generation.stop)},
+      {"logits_crc32c", session.logits_crc32c()},
       {"prediction",
        {{"tokens", session.prediction().tokens},
         {"source", source_text(session.prediction())},

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/size.h"
+#include "kv/crc32c.h"
 #include "kv/extent_stream.h"
 
 namespace tierkv {
@@ -256,6 +257,10 @@ Status Session::read_chunks(std::span<const int32_t> todo, const PrefillProgress
     save_while_reading(total - done);
   }
   return {};
+}
+
+uint32_t Session::logits_crc32c() const {
+  return crc32c({logits_.as<std::byte>(), logits_.size()});
 }
 
 bool Session::rewind(int64_t n_tokens) {

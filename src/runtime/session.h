@@ -115,6 +115,8 @@ class Session {
 
   // Logits of the last token read. Valid until the next call.
   std::span<float> logits() { return logits_.span<float>(); }
+  // Of those: tells whether two runs computed the very same numbers.
+  uint32_t logits_crc32c() const;
   // Reads tokens already known and gives their logits [n, n_vocab] to `sink` in batches:
   // evaluation.
   Status score(std::span<const int32_t> tokens, int64_t batch,
