@@ -736,7 +736,8 @@ class History(Case):
         self.file = self.tmp / "state" / "history.db"
 
     def ask(self, prompt, *arguments, n=40):
-        return run_json("-p", prompt, "-n", n, "--history", self.file, *arguments)
+        prompt = ("-p", prompt) if prompt else ()
+        return run_json(*prompt, "-n", n, "--history", self.file, *arguments)
 
     def history(self, *arguments, **extra):
         process = tierkv("history", *arguments, "--history", self.file, **extra)
@@ -772,6 +773,17 @@ class History(Case):
         texts = [run_json("-f", document, "-p", "Go on.", "-n", 24, "--ram", "170M", "--flash", self.flash, *more)["tokens"]
                  for more in (["--no-history"], ["--history", self.file])]
         self.assertEqual(texts[0], texts[1])
+
+    def test_the_plan_is_for_what_is_predicted(self):
+        """Not for the many tokens that -n allows: what Tier-1 costs depends on who reads it."""
+        request = ("-f", self.text("policy", 6000), "-p", "Is this about Debian? Answer with one word.")
+        for _ in range(2):
+            predicted = self.ask(None, *request, n=400)
+        n = predicted["prediction"]["planned"]
+        self.assertLess(n, 100)
+        given = self.ask(None, *request, "--expect", n, n=400)
+        self.assertGreater(given["plan"]["predicted_kld"], 0)
+        self.assertEqual(predicted["plan"], given["plan"])
 
     def test_what_is_recorded(self):
         out = self.ask(self.FRUIT)

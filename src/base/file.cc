@@ -46,8 +46,9 @@ Status sync_directory(const std::string& directory) {
   return error == 0 ? Status() : os_error("saving the directory " + directory, error);
 }
 
-// A process that was killed may keep its locks for a moment: the system ends its I/O first.
-constexpr int kLockTries = 30;
+// A process that was killed may keep its locks for a moment: the system ends its I/O first. On a
+// machine with much else to do that took over .3 s.
+constexpr int kLockTries = 300;
 constexpr auto kLockPause = std::chrono::milliseconds(10);
 
 Status lock_exclusive(int fd, const std::string& path) {

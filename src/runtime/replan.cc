@@ -44,8 +44,9 @@ uint64_t Session::kv_ram(uint64_t limit) const {
   return std::min(limit - std::min(limit, others + scratch), options_.kv_ram_bytes);
 }
 
-// The plan for `input`, whose RAM and length are set, as things are now.
+// The plan for `input`, whose RAM and length are set, as things are now, for what is still to come.
 Result<Plan> Session::plan_anew(PlanInput& input) const {
+  input.answer_tokens = input.total_tokens - length();
   input.flash_in_use = cache_->uses_flash();
   input.bound_tier1_pages = cache_->n_bound();
   input.bound_codecs.clear();

@@ -52,6 +52,7 @@ Status Session::settle_for(int64_t n_expected) {
   input.fixed_bytes = std::max(
       input.fixed_bytes, make_plan_input(layout, request, input.ram_bytes, chunk_).fixed_bytes);
   input.total_tokens = total(n_expected);
+  input.answer_tokens = input.total_tokens - length();
   TIERKV_ASSIGN_OR_RETURN(Plan plan, plan_request(request, input));
   // An answer as long as was accepted must fit whatever is predicted: here or on flash.
   const int64_t exact_pages = exact_page_limit(layout, request, input, plan);
