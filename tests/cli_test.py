@@ -43,8 +43,8 @@ def tierkv(*arguments, stdin=None, **extra):
     return process
 
 
-def run_json(*arguments, **extra):
-    process = tierkv("run", "-m", SMOL, "--temp", 0, "--json", *arguments, **extra)
+def run_json(*arguments, model=None, **extra):
+    process = tierkv("run", "-m", model or SMOL, "--temp", 0, "--json", *arguments, **extra)
     if process.returncode != 0:
         raise AssertionError(process.err)
     return json.loads(process.out)
@@ -246,6 +246,14 @@ class Budget(Case):
         self.assertIn("too small", "".join(collected))
         process.stdin.close()
         self.assertEqual(process.wait(), 0)
+
+    def test_the_plan_foretells_what_is_in_use(self):
+        document = ("-f", self.text("policy", 5000), "-p", "Go on.", "-n", 40, "--ignore-eos", "--flash", self.flash)
+        for model, more in ((SMOL, ()), (SMOL, ("--ram", "135M")), (SMOL, ("--kv", "exact")), (SMOL, ("--kv", "flash")),
+                            (GEMMA, ("--quality", "compact")), (GEMMA, ("--kv", "flash"))):
+            out = run_json(*document, *more, model=model)
+            used = sum(out["bytes"][tier] for tier in ("tier0", "tier1", "staging"))
+            self.assertLess(abs(out["plan"]["predicted_kv_bytes"] / used - 1), .02, (model, more))
 
     def test_low_rank_stays_under_the_ceiling(self):
         """Its basis is found while the prompt's pages still fill what RAM there is."""

@@ -129,7 +129,7 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
         {"predicted_ms_per_token", plan.seconds_per_token * 1e3},
         {"accuracy", session.accuracy().source},
         {"profile", session.accuracy().file},
-        {"predicted_kv_bytes", plan.ram_bytes}}},
+        {"predicted_kv_bytes", session.expected_kv_bytes()}}},
       {"tiers",
        {{"n_exact", tiers.n_exact},
         {"n_compressed", tiers.n_compressed},

@@ -2,12 +2,13 @@
 """How good predictions are: random budgets, qualities and lengths, predicted against measured.
 
 usage: bench/accuracy/predicted.py MODEL TEXT... [--cases 50] [--profile FILE] [--out FILE]
-       bench/accuracy/predicted.py MODEL TEXT... --what ram
+       bench/accuracy/predicted.py MODEL TEXT... --what run
 
 kld: `tierkv eval` with the tiers that the planner chooses for a random amount of RAM for KV, a random
 --quality, prompt and answer; the KLD that the plan predicts, and the one that was measured. Only cases
 with something in Tier-1 count.
-ram: `tierkv run --json` with a random --ram; the KV bytes of the plan, and those in use at the end.
+run: `tierkv run --json` with a random --ram; the KV bytes of the plan, and those in use at the end; the
+time of a token that the plan predicts, and the mean of the answer's (on a machine that is idle otherwise).
 Writes a JSON line a case; prints the share of cases within the bounds.
 """
 import argparse
@@ -67,23 +68,25 @@ class Bench:
         keys = ("kld", "predicted_kld", "bits_per_element", "n_exact", "n_compressed", "n_offloaded")
         return {**case, **{key: out[key] for key in keys}}
 
-    def ram_case(self, chance):
+    def run_case(self, chance):
         n_prompt = int(log_uniform(chance, 1000, min(7000, self.n_context - 600)))
         n_answer = int(log_uniform(chance, 16, 128))
         exact = self.kv_bytes_per_token * (n_prompt + n_answer)
-        ram = int(self.weight_bytes + (45 << 20) + exact * chance.uniform(0.2, 1.1))
+        ram = int(self.weight_bytes + (45 << 20) + exact * chance.uniform(0.05, 1.1))
         path, name, begin = self.passage(chance, n_prompt)
         text = path.read_text()[:int(n_prompt * BYTES_PER_TOKEN)]
         path.write_text(text)
         process = self.tierkv("run", "-f", path, "--raw", "-n", n_answer, "--ignore-eos", "--temp", 0, "--ram", ram,
-                              "--quality", log_uniform(chance, 2e-4, 1e-2), "--flash", self.folder)
-        case = {"bench": "predicted_ram", "text": name, "begin": begin, "answer": n_answer, "ram": ram}
+                              "--no-history", "--quality", log_uniform(chance, 2e-4, 1e-2), "--flash", self.folder)
+        case = {"bench": "predicted_run", "text": name, "begin": begin, "answer": n_answer, "ram": ram}
         if process.returncode != 0:
             return {**case, "error": process.stderr.strip().splitlines()[-1]}
         out = json.loads(process.stdout)
         used = out["bytes"]["tier0"] + out["bytes"]["tier1"] + out["bytes"]["staging"]
         return {**case, "prompt": out["timings"]["prompt_n"], "predicted": out["plan"]["predicted_kv_bytes"],
-                "used": used, **{key: out["tiers"][key] for key in ("n_exact", "n_compressed", "n_offloaded")}}
+                "used": used, "predicted_ms": out["plan"]["predicted_ms_per_token"],
+                "ms": out["timings"]["predicted_ms"] / out["timings"]["predicted_n"],
+                "stall_share": out["flash"]["predicted"]["stall_share"], **{key: out["tiers"][key] for key in ("n_exact", "n_compressed", "n_offloaded")}}
 
 
 def report(cases):
@@ -93,19 +96,21 @@ def report(cases):
         within = sum(0.5 <= r <= 2 for r in ratios)
         print(f"KLD: {len(kld)} cases with a Tier-1, {within} ({100 * within / len(kld):.0f} %) within a factor of 2; "
               f"predicted / measured: median {ratios[len(ratios) // 2]:.2f}, least {ratios[0]:.2f}, most {ratios[-1]:.2f}")
-    ram = [c for c in cases if c["bench"] == "predicted_ram" and "used" in c]
-    if ram:
-        ratios = sorted(c["used"] / c["predicted"] for c in ram)
-        within = sum(abs(r - 1) <= 0.02 for r in ratios)
-        print(f"RAM: {len(ram)} cases, {within} ({100 * within / len(ram):.0f} %) within 2 %; used / predicted: "
-              f"median {ratios[len(ratios) // 2]:.3f}, least {ratios[0]:.3f}, most {ratios[-1]:.3f}")
+    runs = [c for c in cases if c["bench"] == "predicted_run" and "used" in c]
+    for what, ours, measured, bound in (("RAM", "predicted", "used", .02), ("time", "predicted_ms", "ms", .2)):
+        if not runs:
+            break
+        ratios = sorted(c[measured] / c[ours] for c in runs)
+        within = sum(abs(r - 1) <= bound for r in ratios)
+        print(f"{what}: {len(runs)} cases, {within} ({100 * within / len(runs):.0f} %) within {100 * bound:.0f} %; "
+              f"measured / predicted: median {ratios[len(ratios) // 2]:.3f}, least {ratios[0]:.3f}, most {ratios[-1]:.3f}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("texts", nargs="+")
-    parser.add_argument("--what", choices=("kld", "ram"), default="kld")
+    parser.add_argument("--what", choices=("kld", "run"), default="kld")
     parser.add_argument("--cases", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--profile", default="", help="a file or none; default: the one beside the model")
@@ -118,9 +123,9 @@ def main():
         bench = Bench(options, pathlib.Path(folder))
         n_counted = 0
         while n_counted < options.cases and len(cases) < 4 * options.cases:
-            case = bench.kld_case(chance) if options.what == "kld" else bench.ram_case(chance)
+            case = bench.kld_case(chance) if options.what == "kld" else bench.run_case(chance)
             cases.append(case)
-            n_counted += "error" not in case and (options.what == "ram" or case["n_compressed"] > 0)
+            n_counted += "error" not in case and (options.what == "run" or case["n_compressed"] > 0)
             print(json.dumps(case), file=sys.stderr, flush=True)
             if options.out:
                 with open(options.out, "a", encoding="utf-8") as file:

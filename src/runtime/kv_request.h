@@ -84,6 +84,10 @@ bool prompt_needs_flash(const KvLayout& layout, const KvRequest& request, const 
 int64_t exact_page_limit(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
                          const Plan& plan);
 
+// What the KV comes to under `plan` once input.total_tokens are there: plan.ram_bytes without what
+// that keeps free (a page in motion, a chunk's window pages, staging while flash rests).
+uint64_t expected_kv_bytes(const KvLayout& layout, const PlanInput& input, const Plan& plan);
+
 // OK when the prompt can be read in chunks of `chunk` tokens: its exact pages fit in RAM, or flash
 // may take those that don't. Else kResourceExhausted.
 Status check_prefill(const KvLayout& layout, const KvRequest& request, const PlanInput& input,

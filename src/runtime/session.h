@@ -139,6 +139,8 @@ class Session {
   int64_t length() const { return cache_->length(); }
   int64_t n_context() const { return n_context_; }
   const Plan& plan() const { return plan_; }
+  // What the KV comes to at the end of the expected answer.
+  uint64_t expected_kv_bytes() const;
   int64_t n_replans() const { return n_replans_; }  // how often the plan was made anew
   TierReport tiers() const { return cache_->report(); }
   const Timings& timings() const { return timings_; }

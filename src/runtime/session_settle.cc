@@ -67,6 +67,10 @@ Status Session::settle_for(int64_t n_expected) {
   return {};
 }
 
+uint64_t Session::expected_kv_bytes() const {
+  return tierkv::expected_kv_bytes(engine_.kv_layout(), plan_input_, plan_);
+}
+
 bool Session::flash_works() {
   const std::string& directory = options_.request.flash_directory;
   return cache_->uses_flash() ||
