@@ -337,6 +337,35 @@ class Flash(Case):
         process = tierkv("run", "-m", SMOL, "--temp", 0, *self.document(), "--kv", "flash")
         self.assertRegex(process.err, r"flash by (uring|pool): .* read while answering, .* waiting")
 
+    def test_selective_reading_reads_what_matters(self):
+        auto = (*self.document(), "--kv", "flash", "--flash-read", "auto", "--flash-copy", "k4v3")
+        exact = run_json(*self.document(), "--kv", "flash")
+        all_read = run_json(*auto, "--quality", "exact")
+        self.assertEqual(all_read["tokens"], exact["tokens"])
+        self.assertEqual(all_read["flash"]["predicted"]["extents_skipped"], 0)
+        some = run_json(*auto, "--quality", "high", "-t", 1)
+        answer = some["flash"]["predicted"]
+        self.assertLess(0, answer["extents_skipped"])
+        self.assertLess(answer["extents_skipped"], answer["extents_judged"])
+        self.assertLess(answer["bytes_read"], exact["flash"]["predicted"]["bytes_read"])
+        self.assertEqual(some["tiers"]["n_copied"], some["tiers"]["n_offloaded"])
+        self.assertGreaterEqual(some["bytes"]["tier1"], some["bytes"]["copies"])
+        self.assertGreater(some["bytes"]["copies"], 0)
+        for other in (("-t", 2), ("--flash-io", "pool"), ("--flash-overlap", "off")):
+            self.assertEqual(run_json(*auto, "--quality", "high", *other)["tokens"], some["tokens"], other)
+
+    def test_selective_reading_stays_under_the_ceiling(self):
+        document = ("-f", self.text("policy", 24000), "-p", "Go on.", "-n", 24, "--expect", 8, "--ignore-eos",
+                    "--flash", self.flash, "--ram", "150M", "--costs", "default")
+        out = run_json(*document, "--flash-read", "auto")
+        self.assertGreater(out["plan"]["n_copied"], 0)
+        self.assertLessEqual(out["peak_rss_bytes"], 150 * MIB)
+        self.assertLess(out["flash"]["predicted"]["bytes_read"],
+                        run_json(*document)["flash"]["predicted"]["bytes_read"])
+        process = tierkv("run", "-m", SMOL, "--temp", 0, *document, "--flash-read", "auto")
+        self.assertRegex(process.err, r"copies of it, RAM +\d+ tokens")
+        self.assertRegex(process.err, r"of \d+ extents of flash met while answering \d+ were left to their copies")
+
     def test_trace_shows_reads_beside_compute(self):
         path = self.tmp / "trace.json"
         out = run_json(*self.document(), "--kv", "flash", "--trace", path)
@@ -359,6 +388,9 @@ class Flash(Case):
         self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-io", "tape", says="--flash-io")
         self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-overlap", "maybe", says="--flash-overlap")
         self.refused("run", "-m", SMOL, "-p", "Hi", "--trace", "/nonexistent/trace", says="/nonexistent/trace")
+        self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-read", "some", says="--flash-read")
+        self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-copy", "k4v3", says="--flash-read auto")
+        self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-read", "auto", "--flash-copy", "lr50", says="k4v3")
 
 
 class Faults(Case):

@@ -218,6 +218,7 @@ void add_chat(CLI::App& app, int& exit_code) {
   chat->add_option("-f,--file", flags->file, "document to talk about");
   flags->saved.add_to(*chat);
   flags->kv.add_to(*chat);
+  flags->kv.add_flash_read_to(*chat);
   add_profile_flag(*chat, flags->kv.profile);
   flags->generation.add_to(*chat);
   chat->callback([flags, &exit_code] {

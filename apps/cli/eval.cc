@@ -37,9 +37,20 @@ nlohmann::json result_json(const EvalResult& r) {
           {"n_compressed", r.n_compressed},
           {"n_offloaded", r.n_offloaded},
           {"predicted_kld", r.predicted_kld},
+          {"flash_bytes_read", r.flash.bytes_read},
+          {"flash_extents_judged", r.flash.judged},
+          {"flash_extents_skipped", r.flash.skipped},
+          {"flash_hit_rate", r.flash.hit_rate()},
           {"plan_kld", r.plan.kld},
           {"plan_ram_bytes", r.plan.ram_bytes},
           {"peak_rss_bytes", peak_resident_bytes()}};
+}
+
+std::string flash_text(const FlashStats& flash) {
+  if (flash.judged == 0) return "";
+  return format("flash              %s read, %lld of %lld extents left to their copies\n",
+                format_size(flash.bytes_read).c_str(), static_cast<long long>(flash.skipped),
+                static_cast<long long>(flash.judged));
 }
 
 void print_text(const EvalResult& r) {
@@ -47,7 +58,7 @@ void print_text(const EvalResult& r) {
             << format("perplexity         %.4f (exact cache %.4f)\n", r.ppl, r.ppl_exact)
             << format("KL divergence      %.6f nats mean, %.6f 99th percentile, %.6f most\n", r.kld,
                       r.kld_p99, r.kld_max)
-            << format("  as predicted     %.6f\n", r.predicted_kld)
+            << format("  as predicted     %.6f\n", r.predicted_kld) << flash_text(r.flash)
             << format("same top token     %.2f %%\n", 100 * r.top1)
             << format("bits per element   %.3f\n", r.bits_per_element)
             << format("tokens             %lld exact, %lld compressed, %lld on flash\n",
@@ -66,6 +77,8 @@ Status execute(const EvalFlags& flags) {
   options.kv = request.kv;
   options.kld_budget = request.kld_budget;
   options.flash_directory = request.flash_directory;
+  options.flash_read = request.flash_read;
+  options.flash_copy = request.flash_copy;
   options.n_expected = flags.expect;
   options.accuracy = request.accuracy;
   if (!flags.kv_ram.empty()) {
@@ -121,6 +134,7 @@ void add_eval(CLI::App& app, int& exit_code) {
   eval->add_option("--tokens", flags->tokens, "tokens predicted after the prefix")
       ->capture_default_str();
   flags->kv.add_to(*eval);
+  flags->kv.add_flash_read_to(*eval);
   add_profile_flag(*eval, flags->kv.profile);
   eval->add_option("--expect", flags->expect,
                    "new tokens move between tiers as in a run that expects so many (default: they "

@@ -57,6 +57,17 @@ void KvFlags::add_to(CLI::App& app) {
       ->capture_default_str();
 }
 
+void KvFlags::add_flash_read_to(CLI::App& app) {
+  app.add_option("--flash-read", flash_read,
+                 "what an answer reads of the KV on flash: exact (all of it), or auto (of what has "
+                 "a compressed copy in RAM only what matters at the asked --quality)")
+      ->check(CLI::IsMember({"exact", "auto"}))
+      ->capture_default_str();
+  app.add_option("--flash-copy", flash_copy,
+                 "codec of these copies, such as k4v3 (default: the best for the RAM left)")
+      ->capture_default_str();
+}
+
 void KvFlags::set_costs(Engine& engine, KvRequest& request) const {
   if (costs == "default" || request.kv.forced) return;
   const bool flash_may_be_used = engine.budget().limit() != MemoryBudget::kUnlimited;
@@ -93,6 +104,11 @@ Result<KvRequest> KvFlags::request() const {
   }
   TIERKV_ASSIGN_OR_RETURN(request.flash_io, parse_flash_io(flash_io));
   request.flash_overlap = flash_overlap == "off" ? FlashOverlap::kOff : FlashOverlap::kOn;
+  if (flash_read == "auto") request.flash_read = FlashRead::kAuto;
+  TIERKV_ASSIGN_OR_RETURN(request.flash_copy, parse_flash_copy(flash_copy));
+  if (!request.flash_copy.empty() && flash_read != "auto") {
+    return invalid_argument("--flash-copy is of --flash-read auto; give that, or leave it out");
+  }
   if (!no_flash) request.flash_directory = flash.empty() ? default_flash_directory() : flash;
   return request;
 }

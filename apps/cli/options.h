@@ -26,11 +26,14 @@ struct ModelFlags {
 
 struct KvFlags {
   std::string kv, quality = "balanced", flash, flash_io = "auto", flash_overlap = "on";
+  std::string flash_read = "exact", flash_copy = "auto";
   std::string costs = "auto", profile;
   bool no_flash = false;
 
   void add_to(CLI::App& app);  // all but the profile: add_profile_flag
   Result<KvRequest> request() const;
+  // --flash-read and --flash-copy: of the subcommands that decode.
+  void add_flash_read_to(CLI::App& app);
   // The same with the model's profile, if there is one.
   Result<KvRequest> request(const Engine& engine) const;
   // What decoding costs here, for `request`, as --costs says; the engine is loaded.

@@ -3,6 +3,7 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 
@@ -129,17 +130,20 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
         {"predicted_ms_per_token", plan.seconds_per_token * 1e3},
         {"accuracy", session.accuracy().source},
         {"profile", session.accuracy().file},
+        {"n_copied", plan.copies.pages * kPageTokens},
         {"predicted_kv_bytes", session.expected_kv_bytes()}}},
       {"tiers",
        {{"n_exact", tiers.n_exact},
         {"n_compressed", tiers.n_compressed},
         {"n_offloaded", tiers.n_offloaded},
+        {"n_copied", tiers.n_copied},
         {"bits_per_element", tiers.bits_per_element}}},
       {"bytes",
        {{"weights", budget.used(MemoryKind::kWeights)},
         {"scratch", budget.used(MemoryKind::kScratch)},
         {"tier0", tiers.tier0_bytes},
         {"tier1", tiers.tier1_bytes},
+        {"copies", tiers.copy_bytes},
         {"tier2", tiers.tier2_bytes},
         {"staging", tiers.staging_bytes},
         {"overhead", budget.used(MemoryKind::kOverhead)}}},
@@ -155,6 +159,8 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
         {"stall_ms", tiers.flash.stall_seconds * 1e3},
         {"predicted",
          {{"bytes_read", t.predicted_flash.bytes_read},
+          {"extents_judged", t.predicted_flash.judged},
+          {"extents_skipped", t.predicted_flash.skipped},
           {"asked", t.predicted_flash.asked},
           {"hit_rate", t.predicted_flash.hit_rate()},
           {"stall_ms", t.predicted_flash.stall_seconds * 1e3},
@@ -181,7 +187,8 @@ std::string report_text(Engine& engine, const Session& session, const Generation
   const MemoryBudget& budget = engine.budget();
   std::string out = "\nwhere the context is kept\n";
   out += tier_line("Tier-0 exact, RAM", tiers.n_exact, tiers.tier0_bytes, "float16");
-  out += tier_line("Tier-1 compressed, RAM", tiers.n_compressed, tiers.tier1_bytes,
+  out += tier_line("Tier-1 compressed, RAM", tiers.n_compressed,
+                   tiers.tier1_bytes - std::min(tiers.tier1_bytes, tiers.copy_bytes),
                    tiers.n_compressed == 0 ? "" : codecs_text(session.plan()));
   std::string flash_note;
   if (tiers.flash.bytes_written > 0) {
@@ -190,7 +197,11 @@ std::string report_text(Engine& engine, const Session& session, const Generation
     if (is_in_ram(session.flash_directory())) flash_note += "; its directory is in RAM (tmpfs)!";
   }
   out += tier_line("Tier-2 flash", tiers.n_offloaded, tiers.tier2_bytes, flash_note);
-  if (tiers.n_compressed > 0) {
+  if (tiers.n_copied > 0) {
+    out += tier_line("  copies of it, RAM", tiers.n_copied, tiers.copy_bytes,
+                     codecs_text(session.plan()));
+  }
+  if (tiers.n_compressed > 0 || tiers.n_copied > 0) {
     out += format("KL divergence of about %.2g nats a token expected, from %s\n",
                   session.plan().kld, accuracy_text(session.accuracy()).c_str());
   }
@@ -207,6 +218,11 @@ std::string report_text(Engine& engine, const Session& session, const Generation
   out += format("expected %lld tokens of answer (%s)\n",
                 static_cast<long long>(session.prediction().tokens),
                 source_text(session.prediction()).c_str());
+  if (t.predicted_flash.judged > 0) {
+    out += format("of %lld extents of flash met while answering %lld were left to their copies\n",
+                  static_cast<long long>(t.predicted_flash.judged),
+                  static_cast<long long>(t.predicted_flash.skipped));
+  }
   if (t.predicted_flash.asked > 0) {
     out += format(
         "flash by %s: %s read while answering, %.1f %% of it there when asked for, %.1f %% "

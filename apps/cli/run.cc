@@ -148,6 +148,7 @@ void add_run(CLI::App& app, int& exit_code) {
   run->add_flag("-q,--quiet", flags->quiet, "no closing summary");
   flags->saved.add_to(*run);
   flags->kv.add_to(*run);
+  flags->kv.add_flash_read_to(*run);
   add_profile_flag(*run, flags->kv.profile);
   flags->generation.add_to(*run);
   flags->trace.add_to(*run);

@@ -47,6 +47,31 @@ inline constexpr WholePage kWholePage = [] {
   return whole;
 }();
 
+// Pages whose partial state is formed at once, and where it is kept meanwhile.
+struct TieredAttention::Split {
+  int64_t page_begin, page_end;
+  int64_t extent;                      // that holds its flash pages; -1: it has none
+  bool reads = true;                   // else flash pages are taken from their copies
+  const std::byte* payload = nullptr;  // of the extent, once it has been read
+  int64_t slot = 0;
+};
+
+// The partial states of one split and KV head within the wave's memory: plain, then packed.
+struct SplitState {
+  float *max, *sum, *out;
+  SplitState(float* base, int64_t index, int64_t n_rows, int64_t most_dim) {
+    max = base + index * n_rows * (most_dim + 2);
+    sum = max + n_rows;
+    out = sum + n_rows;
+  }
+  AttentionRows rows(AttentionRows like) const {
+    like.max = max;
+    like.sum = sum;
+    like.out = out;
+    return like;
+  }
+};
+
 struct TieredAttention::Call {
   PageSource& pages;
   int layer;
@@ -97,9 +122,17 @@ struct TieredAttention::Call {
     return {scratch.codes + row * shape.head_dim, scratch.code_scale + row, scratch.code_sum + row};
   }
 
+  // States are numbered 2 * (slot * n_kv_heads + kv_head) for plain ones, one more for packed ones.
+  SplitState split_state(int64_t number) const {
+    return SplitState(scratch.split_states, number, head_rows(), state_dim());
+  }
+
   RotatedFormat format(int kv_head) const { return pages.format(layer, kv_head); }
-  bool is_rotated(int64_t page, int kv_head) const {
-    return pages.tier(layer, page) == PageTier::kCompressed && format(kv_head) != RotatedFormat{};
+  // Of a page of `split`, or of prefill's stretches, which read every flash page.
+  bool is_rotated(int64_t page, int kv_head, bool by_copy = false) const {
+    const PageTier tier = pages.tier(layer, page);
+    return (tier == PageTier::kCompressed || (by_copy && tier == PageTier::kFlash)) &&
+           format(kv_head) != RotatedFormat{};
   }
   // The layer's low-rank basis; null when its compressed pages hold codes or float16.
   const LowRankLayer* low_rank() const {
@@ -120,7 +153,16 @@ struct TieredAttention::Call {
     return false;
   }
 
-  // A KV head's block of a page, wherever it is; `extent` is the payload that holds flash pages.
+  // Whether the split can be met without reading.
+  bool has_copies(const Split& split) const {
+    for (int64_t page = split.page_begin; page < split.page_end; ++page) {
+      if (pages.tier(layer, page) == PageTier::kFlash && !pages.has_copy(page)) return false;
+    }
+    return true;
+  }
+
+  // A KV head's block of a page, wherever it is; `extent` is the payload that holds flash pages,
+  // null for their copies.
   const void* block(int64_t page, int kv_head, const std::byte* extent) const {
     switch (pages.tier(layer, page)) {
       case PageTier::kExact:
@@ -128,7 +170,9 @@ struct TieredAttention::Call {
       case PageTier::kCompressed:
         return pages.compressed_block(layer, page, low_rank() == nullptr ? kv_head : 0);
       case PageTier::kFlash:
-        return pages.flash_block(extent, layer, page, kv_head);
+        return extent != nullptr
+                   ? static_cast<const void*>(pages.flash_block(extent, layer, page, kv_head))
+                   : pages.compressed_block(layer, page, kv_head);
     }
     return nullptr;
   }

@@ -35,6 +35,7 @@ Result<std::unique_ptr<ExtentStream>> ExtentStream::create(const KvLayout& layou
     stream->buffers_.push_back(std::move(buffer));
   }
   stream->slots_.resize(memory.size());
+  stream->extents_.resize(layout.full_layers.size());
   stream->store_->register_buffers(memory);
   return stream;
 }
@@ -57,7 +58,7 @@ size_t ExtentStream::most_reads() const {
 
 // Never all, so that a read always finds a buffer.
 size_t ExtentStream::most_writes() const {
-  return extents_.empty() ? slots_.size() / 2 : kWriteBuffers;
+  return n_in_a_pass() == 0 ? slots_.size() / 2 : kWriteBuffers;
 }
 
 ExtentStream::Slot* ExtentStream::find_read(int layer, int64_t extent) {
@@ -100,45 +101,87 @@ ExtentStream::Slot* ExtentStream::take_last() {
   return last;
 }
 
+// A buffer that has been read and will be asked for after `distance` others.
+ExtentStream::Slot* ExtentStream::take_later_than(size_t distance) {
+  for (Slot& slot : slots_) {
+    if (slot.use != Use::kRead || this->distance(slot) <= distance) continue;
+    if (!store_->done(slot.ticket)) continue;
+    store_->discard(slot.ticket);
+    slot.use = Use::kFree;
+    return &slot;
+  }
+  return nullptr;
+}
+
+size_t ExtentStream::place_of(int layer) const {
+  const auto& layers = layout_.full_layers;
+  return static_cast<size_t>(std::find(layers.begin(), layers.end(), layer) - layers.begin());
+}
+
+size_t ExtentStream::n_in_a_pass() const {
+  size_t n = 0;
+  for (const auto& of_layer : extents_) n += of_layer.size();
+  return n;
+}
+
+// There must be some in a pass.
 ExtentStream::Position ExtentStream::after(Position position) const {
-  if (++position.index < extents_.size()) return position;
-  return {(position.layer + 1) % layout_.full_layers.size(), 0};
+  if (++position.index < extents_[position.layer].size()) return position;
+  do {
+    position.layer = (position.layer + 1) % extents_.size();
+  } while (extents_[position.layer].empty());
+  return {position.layer, 0};
 }
 
 // How many will be asked for before it, up to the size of the ring.
 size_t ExtentStream::distance(const Slot& slot) const {
-  if (extents_.empty()) return slots_.size();
+  if (n_in_a_pass() == 0) return slots_.size();
   Position position = next_;
   size_t distance = 0;
   for (; distance < slots_.size(); ++distance, position = after(position)) {
     const int layer = layout_.full_layers[position.layer];
-    if (layer == slot.layer && extents_[position.index] == slot.extent) break;
+    if (layer == slot.layer && extents_[position.layer][position.index] == slot.extent) break;
   }
   return distance;
 }
 
 void ExtentStream::set_extents(std::vector<int64_t> extents) {
-  extents_ = std::move(extents);
-  if (next_.index >= extents_.size()) next_ = {};
+  set_extents(std::vector<std::vector<int64_t>>(extents_.size(), std::move(extents)));
+}
+
+void ExtentStream::set_extents(std::vector<std::vector<int64_t>> of_layers) {
+  extents_ = std::move(of_layers);
+  if (n_in_a_pass() == 0) return;
+  if (next_.index >= extents_[next_.layer].size()) next_ = {};
+  if (extents_[next_.layer].empty()) next_ = after(next_);
+  read_ahead();
+}
+
+void ExtentStream::set_layer_extents(int layer, std::vector<int64_t> extents) {
+  const size_t place = place_of(layer);
+  extents_[place] = std::move(extents);
+  next_ = {place, 0};
+  if (n_in_a_pass() == 0) return;
+  if (extents_[place].empty()) next_ = after(next_);
   read_ahead();
 }
 
 Result<const std::byte*> ExtentStream::next(int layer, size_t index) {
-  const auto& layers = layout_.full_layers;
-  const size_t place = std::find(layers.begin(), layers.end(), layer) - layers.begin();
-  if (place == layers.size() || index >= extents_.size()) {
+  const size_t place = place_of(layer);
+  if (place == extents_.size() || index >= extents_[place].size()) {
     return internal_error("asked for a flash extent that is not there");
   }
   for (Slot& slot : slots_) {
     if (slot.use == Use::kHeld) slot.use = Use::kFree;
   }
   next_ = {place, index};
-  Slot* slot = find_read(layer, extents_[index]);
+  const int64_t extent = extents_[place][index];
+  Slot* slot = find_read(layer, extent);
   if (slot == nullptr) {
     slot = take_free();
     if (slot == nullptr) slot = take_last();
     if (slot == nullptr) return internal_error("the staging ring is full of writes");
-    start_read(*slot, layer, extents_[index]);
+    start_read(*slot, layer, extent);
   }
   read_ahead();
   const Status status = store_->wait(slot->ticket);
@@ -159,15 +202,16 @@ void ExtentStream::start_read(Slot& slot, int layer, int64_t extent) {
 }
 
 void ExtentStream::read_ahead() {
-  if (!overlaps() || extents_.empty()) return;
-  const size_t all = extents_.size() * layout_.full_layers.size();
+  const size_t all = n_in_a_pass();
+  if (!overlaps() || all == 0) return;
   Position position = next_;
   for (size_t i = 0; i < std::min(all, most_reads()); ++i, position = after(position)) {
     const int layer = layout_.full_layers[position.layer];
-    const int64_t extent = extents_[position.index];
+    const int64_t extent = extents_[position.layer][position.index];
     if (find_read(layer, extent) != nullptr) continue;
     Slot* slot = take_stale();
     if (slot == nullptr && count(Use::kRead) + count(Use::kHeld) < most_reads()) slot = take_free();
+    if (slot == nullptr) slot = take_later_than(i);
     if (slot == nullptr) return;
     start_read(*slot, layer, extent);
   }

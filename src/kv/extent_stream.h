@@ -36,6 +36,11 @@ class ExtentStream {
   // The extents to read in each pass over the layers, ascending. What has been read ahead and is
   // still in the list stays.
   void set_extents(std::vector<int64_t> extents);
+  // The same, of each full-attention layer its own: some may have none.
+  void set_extents(std::vector<std::vector<int64_t>> of_layers);
+  // Those of one layer alone, of which the first will be asked for next; for later passes it is a
+  // guess. What the ring holds for later goes, where these need its buffers.
+  void set_layer_extents(int layer, std::vector<int64_t> extents);
 
   // The payload of extent number `index` of set_extents, of `layer`. Valid until the next call.
   // Reading ahead follows the order of layers and indices from here. After an error nothing is on
@@ -87,6 +92,9 @@ class ExtentStream {
   Slot* take_free();
   Slot* take_stale();
   Slot* take_last();
+  Slot* take_later_than(size_t distance);
+  size_t place_of(int layer) const;
+  size_t n_in_a_pass() const;
   Position after(Position position) const;
   size_t distance(const Slot& slot) const;
   void start_read(Slot& slot, int layer, int64_t extent);
@@ -98,10 +106,10 @@ class ExtentStream {
   std::vector<Buffer> buffers_;  // one a slot; must outlive the store
   std::unique_ptr<FlashStore> store_;
   std::vector<Slot> slots_;
-  std::vector<int64_t> extents_;
-  std::deque<Slot*> writes_;  // oldest first
-  Slot* filling_ = nullptr;   // between begin_write and start_write
-  Position next_;             // what will be asked for
+  std::vector<std::vector<int64_t>> extents_;  // of each full-attention layer
+  std::deque<Slot*> writes_;                   // oldest first
+  Slot* filling_ = nullptr;                    // between begin_write and start_write
+  Position next_;                              // what will be asked for
   bool writes_expected_ = false;
 };
 

@@ -39,6 +39,8 @@ struct FlashStats {
   int64_t asked = 0;                           // reads that were waited for
   int64_t hits = 0;                            // of these, found there already
   double stall_seconds = 0;                    // spent in wait() for reads
+  // Of selective reading (kv/selective_read.h): extents that were judged, and those left alone.
+  int64_t judged = 0, skipped = 0;
 
   double hit_rate() const { return asked == 0 ? 0 : static_cast<double>(hits) / asked; }
 };
@@ -51,6 +53,8 @@ inline FlashStats& operator+=(FlashStats& a, const FlashStats& b) {
   a.asked += b.asked;
   a.hits += b.hits;
   a.stall_seconds += b.stall_seconds;
+  a.judged += b.judged;
+  a.skipped += b.skipped;
   return a;
 }
 // What came between two moments.
@@ -61,7 +65,9 @@ inline FlashStats operator-(const FlashStats& now, const FlashStats& before) {
           now.writes - before.writes,
           now.asked - before.asked,
           now.hits - before.hits,
-          now.stall_seconds - before.stall_seconds};
+          now.stall_seconds - before.stall_seconds,
+          now.judged - before.judged,
+          now.skipped - before.skipped};
 }
 
 // How requests reach the disk: io_uring, or a pool of threads that block. kAuto: io_uring where the

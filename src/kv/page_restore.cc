@@ -18,7 +18,7 @@ Result<const std::byte*> PageTable::read_extent(int layer, size_t index) {
   TIERKV_ASSIGN_OR_RETURN(const std::byte* payload, stream_->next(layer, index));
   if (flash_.session == nullptr) return payload;
   const size_t full_layer = place_of(layout_.full_layers, layer);
-  const int64_t extent = extents_[index];
+  const int64_t extent = (selective_ != nullptr ? chosen_[layer] : extents_)[index];
   if (extent_crc({payload - kFlashBlock, kFlashBlock}) == flash_.session->crc(extent, full_layer)) {
     return payload;
   }

@@ -11,6 +11,8 @@ Status PageTable::settle(const Plan& plan) {
   sink_pages_ = plan.sink_pages;
   window_pages_ = plan.window_pages;
   tier1_pages_ = plan.tier1_pages;
+  copy_pages_ = plan.flash ? plan.copies.pages : 0;
+  stop_selective();
   if (plan.flash && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
   if (stream_ != nullptr) {
     const Status written = writer_->wait_for_all();
@@ -21,14 +23,17 @@ Status PageTable::settle(const Plan& plan) {
   const int64_t end =
       std::max(std::min(n_pages() - window_pages_, n_final_tokens_ / kPageTokens), sink_pages_);
   const int64_t tier1_end = std::min(sink_pages_ + tier1_pages_, end);
-  drop_pages(tier1_end, plan.flash ? end : tier1_end);
+  const int64_t flash_end = plan.flash ? end : tier1_end;
+  if (copy_pages_ == 0) drop_pages(tier1_end, flash_end);
   TIERKV_RETURN_IF_ERROR(set_codecs(plan));
+  if (copy_pages_ > 0) TIERKV_RETURN_IF_ERROR(leave_with_copies(tier1_end, flash_end));
   for (int64_t page = sink_pages_; page < tier1_end; ++page) {
     if (movable(page)) TIERKV_RETURN_IF_ERROR(compress(page));
   }
   TIERKV_RETURN_IF_ERROR(compress_from_flash(sink_pages_, tier1_end));
   TIERKV_RETURN_IF_ERROR(restore_from_flash(0, std::min(sink_pages_, n_pages())));
-  TIERKV_RETURN_IF_ERROR(restore_from_flash(plan.flash ? end : tier1_end, n_pages()));
+  TIERKV_RETURN_IF_ERROR(restore_from_flash(flash_end, n_pages()));
+  if (copy_pages_ > 0) start_selective(plan);
   update_extents();
   return {};
 }
@@ -47,6 +52,7 @@ void PageTable::drop_pages(int64_t begin, int64_t end) {
 Status PageTable::set_codecs(const Plan& plan) {
   TIERKV_RETURN_IF_ERROR(check_low_rank(layout_, plan.codecs));
   CompressedLayout wanted = make_compressed_layout(layout_, plan.codecs);
+  keep_copies(wanted == compressed_ ? copy_pages_ : 0);
   if (count(PageTier::kCompressed) > 0) {
     if (wanted == compressed_) return {};
     if (n_bound() > 0) {
@@ -58,7 +64,7 @@ Status PageTable::set_codecs(const Plan& plan) {
   }
   if (wanted != compressed_) low_rank_.reset();
   compressed_ = std::move(wanted);
-  if (plan.tier1_pages == 0) return {};
+  if (plan.tier1_pages == 0 && copy_pages_ == 0) return {};
   if (codec_scratch_.empty()) {
     TIERKV_ASSIGN_OR_RETURN(codec_scratch_,
                             Buffer::allocate(budget_, MemoryKind::kScratch,
@@ -115,8 +121,13 @@ void PageTable::revert_to_originals() {
 }
 
 Status PageTable::compress_from_flash(int64_t begin, int64_t end) {
+  return encode_from_flash(on_flash(begin, end), PageTier::kCompressed);
+}
+
+// Gives pages on flash their Tier-1 form: to be met instead of the original, or as its copy.
+Status PageTable::encode_from_flash(const std::vector<int64_t>& todo, PageTier tier) {
   return fill_from_flash(
-      begin, end, PageTier::kCompressed,
+      todo, tier,
       [&](Page& page) -> Status {
         TIERKV_ASSIGN_OR_RETURN(page.compressed, Buffer::allocate_page(budget_, MemoryKind::kTier1,
                                                                        compressed_.page_bytes));
@@ -127,8 +138,9 @@ Status PageTable::compress_from_flash(int64_t begin, int64_t end) {
 
 Status PageTable::restore_from_flash(int64_t begin, int64_t end) {
   return fill_from_flash(
-      begin, end, PageTier::kExact,
+      on_flash(begin, end), PageTier::kExact,
       [&](Page& page) -> Status {
+        page.compressed.reset();
         TIERKV_ASSIGN_OR_RETURN(page.exact, Buffer::allocate_page(budget_, MemoryKind::kTier0,
                                                                   layout_.full_page_bytes));
         return {};
@@ -139,15 +151,19 @@ Status PageTable::restore_from_flash(int64_t begin, int64_t end) {
       });
 }
 
-// Brings those of pages [begin, end) that are on flash into `tier`: allocate(page) makes room,
-// fill(page, layer, exact) takes a layer's float16. On an error they are on flash as before.
-template <typename Allocate, typename Fill>
-Status PageTable::fill_from_flash(int64_t begin, int64_t end, PageTier tier, Allocate allocate,
-                                  Fill fill) {
-  std::vector<int64_t> todo;
+std::vector<int64_t> PageTable::on_flash(int64_t begin, int64_t end) const {
+  std::vector<int64_t> pages;
   for (int64_t page = begin; page < end; ++page) {
-    if (pages_[page].tier == PageTier::kFlash) todo.push_back(page);
+    if (pages_[page].tier == PageTier::kFlash) pages.push_back(page);
   }
+  return pages;
+}
+
+// Brings pages that are on flash into `tier`: allocate(page) makes room, fill(page, layer, exact)
+// takes a layer's float16. On an error they are on flash alone.
+template <typename Allocate, typename Fill>
+Status PageTable::fill_from_flash(const std::vector<int64_t>& todo, PageTier tier,
+                                  Allocate allocate, Fill fill) {
   Status status;
   for (const int64_t page : todo) {
     if (status.ok()) status = allocate(pages_[page]);

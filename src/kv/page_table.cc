@@ -37,7 +37,7 @@ int64_t PageTable::count(PageTier tier) const {
 uint64_t PageTable::ram_bytes() const {
   const uint64_t n_exact =
       std::count_if(pages_.begin(), pages_.end(), [](const Page& p) { return !p.exact.empty(); });
-  const uint64_t n_compressed = static_cast<uint64_t>(count(PageTier::kCompressed));
+  const uint64_t n_compressed = static_cast<uint64_t>(count(PageTier::kCompressed) + n_copies());
   return n_exact * buffer_footprint(layout_.full_page_bytes) +
          n_compressed * buffer_footprint(compressed_.page_bytes) +
          (uses_flash() ? ExtentStream::staging_bytes(layout_) : 0);
@@ -131,7 +131,7 @@ Status PageTable::make_room() {
   if (page < 0) return {};  // flash has just come into use: pages leave once their extent is whole
   if (!tier1 || flash_.session == nullptr) TIERKV_RETURN_IF_ERROR(make_safe(page));
   if (tier1) return compress(page);
-  drop_to_flash(page);
+  leave_to_flash(page);
   update_extents();
   return {};
 }
@@ -144,6 +144,19 @@ void PageTable::drop_to_flash(int64_t page) {
 }
 
 Status PageTable::compress(int64_t page) {
+  TIERKV_RETURN_IF_ERROR(encode(page));
+  pages_[page].tier = PageTier::kCompressed;
+  for (const int layer : layout_.full_layers) {
+    if (compressed_.low_rank[layer].rank == 0) continue;
+    encode_layer(page, layer, pages_[page].exact.data() + layout_.exact_offset[layer]);
+  }
+  const bool saves = flash_.session != nullptr && saving_failed_.ok();
+  if (!saves || pages_[page].on_flash) pages_[page].exact.reset();
+  return {};
+}
+
+// The page's rotated codes, beside what it holds exactly.
+Status PageTable::encode(int64_t page) {
   TIERKV_ASSIGN_OR_RETURN(
       pages_[page].compressed,
       Buffer::allocate_page(budget_, MemoryKind::kTier1, compressed_.page_bytes));
@@ -157,13 +170,6 @@ Status PageTable::compress(int64_t page) {
       exact += exact_block_bytes(layout_.shapes[layer].head_dim);
     }
   });
-  pages_[page].tier = PageTier::kCompressed;
-  for (const int layer : layout_.full_layers) {
-    if (compressed_.low_rank[layer].rank == 0) continue;
-    encode_layer(page, layer, pages_[page].exact.data() + layout_.exact_offset[layer]);
-  }
-  const bool saves = flash_.session != nullptr && saving_failed_.ok();
-  if (!saves || pages_[page].on_flash) pages_[page].exact.reset();
   return {};
 }
 
@@ -303,9 +309,14 @@ void PageTable::update_extents() {
 }
 
 void PageTable::ask_for_extents() {
+  if (selective_ != nullptr) return ask_for_chosen();
+  stream_->set_extents(slots_of(extents_));
+}
+
+std::vector<int64_t> PageTable::slots_of(const std::vector<int64_t>& extents) const {
   std::vector<int64_t> slots;
-  for (const int64_t extent : extents_) slots.push_back(slot_of(extent));
-  stream_->set_extents(std::move(slots));
+  for (const int64_t extent : extents) slots.push_back(slot_of(extent));
+  return slots;
 }
 
 }  // namespace tierkv

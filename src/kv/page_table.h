@@ -28,6 +28,7 @@
 #include "kv/extent_writer.h"
 #include "kv/kv_layout.h"
 #include "kv/low_rank_codec.h"
+#include "kv/selective_read.h"
 #include "kv/session_file.h"
 #include "plan/plan.h"
 
@@ -121,10 +122,19 @@ class PageTable {
   Result<const std::byte*> read_extent(int layer, size_t index);
   const uint16_t* flash_block(const std::byte* payload, int64_t page, int layer, int kv_head) const;
 
+  // Selective reading (kv/page_copies.cc): not null once a plan has copies. Until all are asked for
+  // again, read_extent()'s indices are of the extents that were chosen for the layer.
+  SelectiveRead* selective() { return selective_.get(); }
+  bool has_copy(int64_t page) const {
+    return pages_[page].tier == PageTier::kFlash && !pages_[page].compressed.empty();
+  }
+  int64_t n_copies() const;
+  void choose_extents(int layer, std::vector<int64_t> extents);
+
   // What pages and staging take of the budget.
   uint64_t ram_bytes() const;
 
-  FlashStats flash_stats() const { return stream_ ? stream_->stats() : FlashStats{}; }
+  FlashStats flash_stats() const;
   // kAuto: not in use.
   FlashBackend flash_backend() const { return stream_ ? stream_->backend() : FlashBackend::kAuto; }
 
@@ -133,7 +143,7 @@ class PageTable {
     PageTier tier = PageTier::kExact;
     bool on_flash = false;  // its float16 original is in a written extent
     Buffer exact;           // also the original of a compressed page that is not on flash
-    Buffer compressed;
+    Buffer compressed;      // of a flash page: its copy
   };
 
   Status add_page();
@@ -145,14 +155,24 @@ class PageTable {
   int64_t oldest_movable() const;
   Status set_codecs(const Plan& plan);
   void drop_to_flash(int64_t page);
+  Status encode(int64_t page);
+  // page_copies.cc
+  void leave_to_flash(int64_t page);
+  void keep_copies(int64_t n_most);
+  Status leave_with_copies(int64_t begin, int64_t end);
+  void start_selective(const Plan& plan);
+  void stop_selective();
   void drop_pages(int64_t begin, int64_t end);
   Status start_low_rank();
   Status visit_pages(int layer, const LowRankCodec::PageVisitor& visit);
   Status compress(int64_t page);
   Status compress_from_flash(int64_t begin, int64_t end);
+  Status encode_from_flash(const std::vector<int64_t>& todo, PageTier tier);
   Status restore_from_flash(int64_t begin, int64_t end);
   template <typename Allocate, typename Fill>
-  Status fill_from_flash(int64_t begin, int64_t end, PageTier tier, Allocate allocate, Fill fill);
+  Status fill_from_flash(const std::vector<int64_t>& todo, PageTier tier, Allocate allocate,
+                         Fill fill);
+  std::vector<int64_t> on_flash(int64_t begin, int64_t end) const;
   template <typename Fill>
   Status read_pages(const std::vector<int64_t>& todo, Fill fill);
   void encode_layer(int64_t page, int layer, const std::byte* exact_layer);
@@ -176,6 +196,8 @@ class PageTable {
   void extent_is_written(int64_t extent);
   void update_extents();
   void ask_for_extents();
+  void ask_for_chosen();
+  std::vector<int64_t> slots_of(const std::vector<int64_t>& extents) const;
 
   const KvLayout& layout_;
   MemoryBudget& budget_;
@@ -196,6 +218,10 @@ class PageTable {
   int64_t sink_pages_ = 1;
   int64_t window_pages_ = 1;
   int64_t tier1_pages_ = 0;
+  int64_t copy_pages_ = 0;
+  std::unique_ptr<SelectiveRead> selective_;
+  int64_t n_judged_ = 0, n_skipped_ = 0;      // under earlier plans
+  std::vector<std::vector<int64_t>> chosen_;  // with it: the extents of each layer, last chosen
   Buffer codec_scratch_;
   std::vector<KvRope> ropes_;
   QueryEnergy queries_;

@@ -29,11 +29,6 @@ struct Extremes {
 
 }  // namespace
 
-struct TieredAttention::Split {
-  int64_t page_begin, page_end;
-  const std::byte* extent;  // where its flash pages are, or null
-};
-
 TieredAttention::Scratch::Scratch(std::byte* base, const KvLayout& layout, int64_t max_chunk,
                                   int n_threads, int64_t largest_rank) {
   const Extremes most(layout);
@@ -94,7 +89,13 @@ Status TieredAttention::attend(PageSource& pages, int layer, int64_t first_posit
   if (!few && uses_bf16()) form = QueryForm::kBf16;
   if (few && call.has_codes()) form = QueryForm::kCodes;
   start_rows(call, q, form);
-  TIERKV_RETURN_IF_ERROR(few ? attend_few(call) : attend_many(call));
+  SelectiveRead* rule = shape.window == 0 ? pages.selective() : nullptr;
+  if (rule != nullptr && n_tokens == 1) {
+    TIERKV_RETURN_IF_ERROR(attend_selective(call, *rule));
+  } else {
+    if (rule != nullptr) pages.choose_all_extents(layer);
+    TIERKV_RETURN_IF_ERROR(few ? attend_few(call) : attend_many(call));
+  }
   finish_rows(call, out);
   return {};
 }
@@ -148,19 +149,21 @@ void TieredAttention::for_token_blocks(const Call& call, Fn&& fn) {
 }
 
 Status TieredAttention::attend_few(const Call& call) {
-  if (call.is_packed()) {
-    for (int head = 0; head < call.shape.n_kv_heads; ++head) {
-      kernels_->attention->init(call.packed_rows(head));
-    }
-  }
-  const uint64_t split_bytes =
-      2 * call.head_rows() * call.shape.n_kv_heads * (call.state_dim() + 2) * sizeof(float);
-  const size_t wave = std::max<size_t>(1, kSplitStateBytes / split_bytes);
+  start_packed(call);
+  TIERKV_RETURN_IF_ERROR(attend_splits(call, splits_of(call)));
+  if (call.is_packed()) merge_packed(call);
+  return {};
+}
 
+void TieredAttention::start_packed(const Call& call) {
+  if (!call.is_packed()) return;
+  for (int head = 0; head < call.shape.n_kv_heads; ++head) {
+    kernels_->attention->init(call.packed_rows(head));
+  }
+}
+
+std::vector<TieredAttention::Split> TieredAttention::splits_of(const Call& call) const {
   std::vector<Split> splits;
-  size_t next_extent = 0;
-  int64_t current_extent = -1;
-  const std::byte* payload = nullptr;
   const int64_t first_split = call.first_page() / KvLayout::kSplitPages;
   for (int64_t split = first_split; split * KvLayout::kSplitPages < call.n_pages(); ++split) {
     const int64_t end = std::min((split + 1) * KvLayout::kSplitPages, call.n_pages());
@@ -170,46 +173,54 @@ Status TieredAttention::attend_few(const Call& call) {
     for (int64_t p = begin; p < end; ++p) {
       flash |= call.pages.tier(call.layer, p) == PageTier::kFlash;
     }
-    const int64_t extent = begin / layout_->extent_pages;
-    if (flash && extent != current_extent) {
-      run_splits(call, splits);  // they may read the extent that is about to be given back
-      splits.clear();
+    splits.push_back({.page_begin = begin,
+                      .page_end = end,
+                      .extent = flash ? begin / layout_->extent_pages : -1});
+  }
+  return splits;
+}
+
+// How many have room for their states at once.
+size_t TieredAttention::most_splits(const Call& call) const {
+  const uint64_t split_bytes =
+      2 * call.head_rows() * call.shape.n_kv_heads * (call.state_dim() + 2) * sizeof(float);
+  return std::max<size_t>(1, kSplitStateBytes / split_bytes);
+}
+
+// Takes all splits into the states, reading the extents of those that say so.
+Status TieredAttention::attend_splits(const Call& call, std::vector<Split> splits) {
+  const size_t wave = most_splits(call);
+  std::vector<Split> ready;
+  size_t next_extent = 0;
+  int64_t current_extent = -1;
+  const std::byte* payload = nullptr;
+  for (Split& split : splits) {
+    const bool reads = split.extent >= 0 && split.reads;
+    if (reads && split.extent != current_extent) {
+      run_splits(call, ready);  // they may read the extent that is about to be given back
+      ready.clear();
       TIERKV_ASSIGN_OR_RETURN(payload, call.pages.read_extent(call.layer, next_extent++));
-      current_extent = extent;
+      current_extent = split.extent;
     }
-    splits.push_back({begin, end, flash ? payload : nullptr});
-    if (splits.size() == wave) {
-      run_splits(call, splits);
-      splits.clear();
+    split.payload = reads ? payload : nullptr;
+    split.slot = static_cast<int64_t>(ready.size());
+    ready.push_back(split);
+    if (ready.size() == wave) {
+      run_splits(call, ready);
+      ready.clear();
     }
   }
-  run_splits(call, splits);
-  if (call.is_packed()) merge_packed(call);
+  run_splits(call, ready);
   return {};
 }
 
-namespace {
-
-// The partial states of one split and KV head within the wave's memory: plain, then packed.
-struct SplitState {
-  float *max, *sum, *out;
-  SplitState(float* base, int64_t index, int64_t n_rows, int64_t most_dim) {
-    max = base + index * n_rows * (most_dim + 2);
-    sum = max + n_rows;
-    out = sum + n_rows;
-  }
-  AttentionRows rows(AttentionRows like) const {
-    like.max = max;
-    like.sum = sum;
-    like.out = out;
-    return like;
-  }
-};
-
-}  // namespace
-
 void TieredAttention::run_splits(const Call& call, const std::vector<Split>& splits) {
-  if (splits.empty()) return;
+  form_states(call, splits);
+  merge_states(call, splits.size());
+}
+
+// The partial states of splits, each in its slot.
+void TieredAttention::form_states(const Call& call, std::span<const Split> splits) {
   const int n_heads = call.shape.n_kv_heads;
   const int64_t n_tasks = static_cast<int64_t>(splits.size()) * n_heads;
   pool_->parallel_for(n_tasks, [&](int64_t task, int thread) {
@@ -217,46 +228,46 @@ void TieredAttention::run_splits(const Call& call, const std::vector<Split>& spl
     const void* next = nullptr;
     if (following < n_tasks) {
       const Split& split = splits[following / n_heads];
-      next = call.block(split.page_begin, static_cast<int>(following % n_heads), split.extent);
+      next = call.block(split.page_begin, static_cast<int>(following % n_heads), split.payload);
     }
-    run_split(call, splits[task / n_heads], static_cast<int>(task % n_heads), task, next, thread);
+    run_split(call, splits[task / n_heads], static_cast<int>(task % n_heads), next, thread);
   });
-  // In ascending order of splits, for each KV head.
-  const Scratch& s = call.scratch;
+}
+
+// Those in slots [0, n_splits), in ascending order, for each KV head.
+void TieredAttention::merge_states(const Call& call, size_t n_splits) {
+  const int n_heads = call.shape.n_kv_heads;
   const bool packs = call.is_packed();
+  if (n_splits == 0) return;
   pool_->parallel_for(n_heads, [&](int64_t head, int) {
     const AttentionRows plain = call.plain_rows(static_cast<int>(head), 0, call.head_rows());
     const AttentionRows packed = call.packed_rows(static_cast<int>(head));
-    for (size_t i = 0; i < splits.size(); ++i) {
-      const int64_t task = static_cast<int64_t>(i) * n_heads + head;
-      const auto state = [&](int which) {
-        return SplitState(s.split_states, 2 * task + which, call.head_rows(), call.state_dim());
-      };
-      kernels_->attention->merge(state(0).rows(plain), plain);
-      if (packs) kernels_->attention->merge(state(1).rows(packed), packed);
+    for (size_t slot = 0; slot < n_splits; ++slot) {
+      const int64_t state = 2 * (static_cast<int64_t>(slot) * n_heads + head);
+      kernels_->attention->merge(call.split_state(state).rows(plain), plain);
+      if (packs) kernels_->attention->merge(call.split_state(state + 1).rows(packed), packed);
     }
   });
 }
 
-void TieredAttention::run_split(const Call& call, const Split& split, int kv_head, int64_t slot,
-                                const void* next, int thread) {
+void TieredAttention::run_split(const Call& call, const Split& split, int kv_head, const void* next,
+                                int thread) {
   const Scratch& s = call.scratch;
   const int64_t n_rows = call.head_rows();
+  const int64_t state = 2 * (split.slot * call.shape.n_kv_heads + kv_head);
   const RotatedFormat format = call.format(kv_head);
-  AttentionRows plain = SplitState(s.split_states, 2 * slot, n_rows, call.state_dim())
-                            .rows(call.plain_rows(kv_head, 0, n_rows));
-  AttentionRows packed = SplitState(s.split_states, 2 * slot + 1, n_rows, call.state_dim())
-                             .rows(call.packed_rows(kv_head));
+  AttentionRows plain = call.split_state(state).rows(call.plain_rows(kv_head, 0, n_rows));
+  AttentionRows packed = call.split_state(state + 1).rows(call.packed_rows(kv_head));
   kernels_->attention->init(plain);
   if (call.is_packed()) kernels_->attention->init(packed);
   for (int64_t page = split.page_begin; page < split.page_end; ++page) {
-    const bool is_rotated = call.is_rotated(page, kv_head);
+    const bool is_rotated = call.is_rotated(page, kv_head, split.payload == nullptr);
     const bool is_low_rank = call.is_low_rank(page);
     AttentionRows& target = is_rotated || is_low_rank ? packed : plain;
     if (!call.set_ranges(target, 0, page, s.ranges(thread))) continue;
-    const void* block = call.block(page, kv_head, split.extent);
+    const void* block = call.block(page, kv_head, split.payload);
     target.next_block = static_cast<const uint16_t*>(
-        page + 1 < split.page_end ? call.block(page + 1, kv_head, split.extent) : next);
+        page + 1 < split.page_end ? call.block(page + 1, kv_head, split.payload) : next);
     if (is_rotated) {
       kernels_->rotated->attend(format, static_cast<const std::byte*>(block), packed,
                                 call.query(kv_head), s.kernel(thread));

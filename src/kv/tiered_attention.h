@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
@@ -16,6 +17,7 @@
 #include "kernels/kernels.h"
 #include "kv/kv_layout.h"
 #include "kv/page_table.h"
+#include "kv/selective_read.h"
 
 namespace tierkv {
 
@@ -32,6 +34,14 @@ class PageSource {
   virtual Result<const std::byte*> read_extent(int layer, size_t index) = 0;
   virtual const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,
                                       int kv_head) const = 0;
+
+  // Selective reading; null: every extent is read. A flash page may have a copy, which lies at
+  // compressed_block().
+  virtual SelectiveRead* selective() { return nullptr; }
+  virtual bool has_copy(int64_t) const { return false; }
+  // From now on read_extent()'s indices are of these extents; or, again, of all.
+  virtual void choose_extents(int, std::vector<int64_t>) {}
+  virtual void choose_all_extents(int) {}
 };
 
 // How prefill multiplies exact pages. kBf16 where the CPU multiplies bfloat16, else float32;
@@ -86,10 +96,22 @@ class TieredAttention {
 
   // tiered_attention.cc
   Status attend_few(const Call& call);
+  void start_packed(const Call& call);
+  std::vector<Split> splits_of(const Call& call) const;
+  size_t most_splits(const Call& call) const;
+  Status attend_splits(const Call& call, std::vector<Split> splits);
   void run_splits(const Call& call, const std::vector<Split>& splits);
-  void run_split(const Call& call, const Split& split, int kv_head, int64_t slot, const void* next,
-                 int thread);
+  void form_states(const Call& call, std::span<const Split> splits);
+  void merge_states(const Call& call, size_t n_splits);
+  void run_split(const Call& call, const Split& split, int kv_head, const void* next, int thread);
   void merge_packed(const Call& call);
+
+  // selective_attention.cc
+  Status attend_selective(const Call& call, SelectiveRead& rule);
+  std::vector<int64_t> judge(const Call& call, std::vector<Split>& splits, SelectiveRead& rule);
+  static std::vector<int64_t> choose(const Call& call, std::span<const Split> splits,
+                                     std::span<const double> effects, SelectiveRead& rule);
+  Status replace_states(const Call& call, std::vector<Split>& splits);
 
   // low_rank_attention.cc
   void attend_latents(const Call& call, const AttentionRows& state, int64_t page, int kv_head,

@@ -174,7 +174,9 @@ TierReport TieredCache::report() const {
   report.tier2_bytes = n_flash * layout_.full_page_bytes;
   report.staging_bytes = budget_.used(MemoryKind::kStaging);
   report.tier1_page_bytes = n_compressed * table_.compressed_page_bytes();
-  if (n_compressed > 0) {
+  report.n_copied = table_.n_copies() * kPageTokens;
+  report.copy_bytes = static_cast<uint64_t>(table_.n_copies()) * table_.compressed_page_bytes();
+  if (n_compressed > 0 || report.n_copied > 0) {
     report.bits_per_element = 16.0 * static_cast<double>(table_.compressed_page_bytes()) /
                               static_cast<double>(layout_.full_page_bytes);
   }

@@ -22,6 +22,8 @@ struct TierReport {
   uint64_t tier0_bytes = 0, tier1_bytes = 0, tier2_bytes = 0, staging_bytes = 0;
   double bits_per_element = 0;  // of K and V in Tier-1, scales included, mean over layers; 0: none
   uint64_t tier1_page_bytes = 0;  // of the pages alone
+  int64_t n_copied = 0;           // of the offloaded tokens, with a copy in Tier-1's codecs
+  uint64_t copy_bytes = 0;        // of these copies, part of tier1_bytes
   uint64_t basis_bytes = 0;       // of low-rank layers, beside their pages
   FlashStats flash;
   FlashBackend flash_backend = FlashBackend::kAuto;  // kAuto: flash is not in use
@@ -84,6 +86,12 @@ class TieredCache : public KvCache, private PageSource {
   Result<const std::byte*> read_extent(int layer, size_t index) override;
   const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,
                               int kv_head) const override;
+  SelectiveRead* selective() override { return table_.selective(); }
+  bool has_copy(int64_t page) const override { return table_.has_copy(page); }
+  void choose_extents(int layer, std::vector<int64_t> extents) override {
+    table_.choose_extents(layer, std::move(extents));
+  }
+  void choose_all_extents(int layer) override { table_.choose_extents(layer, table_.extents()); }
 
   Status grow_window_pages(int64_t n_tokens);
   void shrink_window_pages();

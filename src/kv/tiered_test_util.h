@@ -72,6 +72,17 @@ class Sequence {
     return cache.commit();
   }
 
+  // Makes the first query head of `token` attend to `to`, but for a trace.
+  void point(int layer, int64_t token, int64_t to) {
+    const KvLayerShape& s = shapes_[layer];
+    const float* q = q_[layer].data() + token * s.n_heads * s.head_dim;
+    float* k = k_[layer].data() + to * s.n_kv_heads * s.head_dim;
+    double norm = 0;
+    for (int d = 0; d < s.head_dim; ++d) norm += q[d] * q[d];
+    const float score = 25 / s.scale;
+    for (int d = 0; d < s.head_dim; ++d) k[d] = q[d] * score / static_cast<float>(norm);
+  }
+
   // softmax(q k) v of one token in double, K and V rounded to float16.
   std::vector<double> oracle(int layer, int64_t token) const {
     const KvLayerShape& s = shapes_[layer];

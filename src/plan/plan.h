@@ -76,12 +76,21 @@ struct PlanInput {
   std::vector<CodecId> bound_codecs;  // empty: free
 };
 
+// Selective reading of Tier-2 (kv/selective_read.h): copies of its pages in RAM, in the plan's
+// codecs, and what leaving originals unread may cost.
+struct FlashCopies {
+  int64_t pages = 0;             // most that have a copy; 0: every page is read
+  double kld_budget = 0;         // nats a token
+  std::vector<double> head_kld;  // what its codec costs, mean over heads; per element of heads
+};
+
 struct Plan {
   int64_t sink_pages = 0;
   int64_t window_pages = 0;     // at least this many recent pages are exact
   int64_t tier1_pages = 0;      // most pages that Tier-1 may hold
   bool flash = false;           // Tier-2 is in use
   std::vector<CodecId> codecs;  // per element of PlanInput::heads
+  FlashCopies copies;           // of Tier-2's pages
 
   // What the plan expects when total_tokens have been seen.
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens

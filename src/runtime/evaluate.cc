@@ -62,6 +62,8 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
   session.request.kld_budget = options.kld_budget;
   session.request.costs = options.costs;
   session.request.flash_directory = options.flash_directory;
+  session.request.flash_read = options.flash_read;
+  session.request.flash_copy = options.flash_copy;
   session.request.accuracy = options.accuracy;
   session.activations = options.activations;
   session.attention = options.attention;
@@ -204,12 +206,15 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
   Session& test = *sides.test;
   if (options.n_expected == 0) test.hold_new_tokens();
   TierReport tiers = test.tiers();
+  const FlashStats flash_before = tiers.flash;
+  // Selective reading is of single steps.
+  const int64_t step = options.flash_read == FlashRead::kExact ? kStep : 1;
 
   Tally tally(engine.kernels());
   // The prefix's last logits were computed before settling: the same for both.
   tally.add(test.logits(), test.logits(), text[options.prefix]);
   for (int64_t done = 0; done + 1 < options.tokens;) {
-    const int64_t n = std::min(kStep, options.tokens - 1 - done);
+    const int64_t n = std::min(step, options.tokens - 1 - done);
     TIERKV_ASSIGN_OR_RETURN(const float* exact, sides.exact->logits(done, n));
     TIERKV_RETURN_IF_ERROR(test.score(
         text.subspan(options.prefix + done, n), kStep,
@@ -227,6 +232,7 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
   if (options.n_expected > 0) tiers = test.tiers();
   EvalResult result = tally.result();
   result.n_replans = test.n_replans();
+  result.flash = test.tiers().flash - flash_before;
   result.n_exact = tiers.n_exact;
   result.n_compressed = tiers.n_compressed;
   result.n_offloaded = tiers.n_offloaded;

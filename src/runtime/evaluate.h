@@ -27,6 +27,8 @@ struct EvalOptions {
   // that expects an answer of so many.
   int64_t n_expected = 0;
   std::string flash_directory;
+  FlashRead flash_read = FlashRead::kExact;
+  std::vector<CodecId> flash_copy;
   AccuracyChoice accuracy;
   // kFloat32 isolates what the layout does: with kInt8, any change at all shows up as the rounding
   // noise of two runs whose activations round differently.
@@ -49,6 +51,7 @@ struct EvalResult {
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens after settling, or at the end
   double predicted_kld = 0;  // of this very layout and these predictions, by the accuracy model
   int64_t n_replans = 0;
+  FlashStats flash;  // while the part under test was read
   Plan plan;  // the last; empty when the layout is exact
 };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kv/extent_stream.h"
+#include "plan/copies.h"
 #include "plan/quality.h"
 
 namespace tierkv {
@@ -88,6 +89,14 @@ Result<FlashBackend> parse_flash_io(const std::string& text) {
   return invalid_argument("flash I/O \"" + text + "\" is unknown; give auto, uring or pool");
 }
 
+Result<std::vector<CodecId>> parse_flash_copy(const std::string& text) {
+  if (text == "auto") return std::vector<CodecId>();
+  const Result<CodecId> codec = parse_codec(text);
+  if (codec.ok() && !codec->is_low_rank() && *codec != CodecId{}) return std::vector{*codec};
+  return invalid_argument("flash copy \"" + text +
+                          "\" is unknown; give auto or a codec such as k4v3");
+}
+
 PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint64_t ram_bytes,
                           int64_t chunk) {
   PlanInput input;
@@ -130,7 +139,9 @@ Result<std::vector<CodecId>> codecs_of_bits(const PlanInput& input, double bits)
   return codecs_within(input, static_cast<uint64_t>(exact_page_bytes * bits / 16));
 }
 
-Result<Plan> plan_request(const KvRequest& request, const PlanInput& input) {
+namespace {
+
+Result<Plan> plan_layout(const KvRequest& request, const PlanInput& input) {
   if (!request.kv.forced) return make_plan(input);
   if (request.kv.bits_per_element == 0) {
     return make_forced_plan(input, *request.kv.forced, request.kv.codecs);
@@ -138,6 +149,14 @@ Result<Plan> plan_request(const KvRequest& request, const PlanInput& input) {
   TIERKV_ASSIGN_OR_RETURN(const std::vector<CodecId> codecs,
                           codecs_of_bits(input, request.kv.bits_per_element));
   return make_forced_plan(input, *request.kv.forced, codecs);
+}
+
+}  // namespace
+
+Result<Plan> plan_request(const KvRequest& request, const PlanInput& input) {
+  TIERKV_ASSIGN_OR_RETURN(Plan plan, plan_layout(request, input));
+  if (request.flash_read == FlashRead::kExact) return plan;
+  return with_copies(input, plan, request.flash_copy, request.kv.forced.has_value());
 }
 
 int64_t prefill_pages(const KvLayout& layout, const PlanInput& input) {
@@ -175,8 +194,9 @@ uint64_t expected_kv_bytes(const KvLayout& layout, const PlanInput& input, const
   const int64_t window_pages = std::min(pages, pages_for(layout.max_window) + 1);
   uint64_t bytes = window_pages * layout.window_page_bytes;
   bytes += (pages - compressed - offloaded) * buffer_footprint(layout.full_page_bytes);
-  if (compressed > 0) {
-    bytes += compressed * buffer_footprint(make_compressed_layout(layout, plan.codecs).page_bytes);
+  const int64_t coded = compressed + std::min(offloaded, plan.copies.pages);
+  if (coded > 0) {
+    bytes += coded * buffer_footprint(make_compressed_layout(layout, plan.codecs).page_bytes);
   }
   if (plan.flash || input.flash_in_use) bytes += ExtentStream::staging_bytes(layout);
   return bytes;

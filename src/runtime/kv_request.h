@@ -47,6 +47,13 @@ struct AccuracyChoice {
   std::string note;  // a sentence when a profile was found but could not be used; else empty
 };
 
+// How a decode step reads Tier-2: all of it, or only what its copies in RAM do not serve
+// (kv/selective_read.h).
+enum class FlashRead : uint8_t { kExact, kAuto };
+
+// --flash-copy: "auto" (from the RAM that is left: empty), or a codec such as k4v3 for all heads.
+Result<std::vector<CodecId>> parse_flash_copy(const std::string& text);
+
 struct KvRequest {
   int64_t n_prompt = 0;
   int64_t n_expected = kDefaultExpectedOutput;
@@ -56,7 +63,9 @@ struct KvRequest {
   std::string flash_directory;  // empty: flash is not allowed
   FlashBackend flash_io = FlashBackend::kAuto;
   FlashOverlap flash_overlap = FlashOverlap::kOn;
-  bool saved = false;  // a saved session: flash is in use from the first token on
+  FlashRead flash_read = FlashRead::kExact;
+  std::vector<CodecId> flash_copy;  // of kAuto: one codec for all heads; empty: chosen
+  bool saved = false;               // a saved session: flash is in use from the first token on
   AccuracyChoice accuracy;
 };
 

@@ -37,7 +37,7 @@ uint64_t Session::kv_ram(uint64_t limit) const {
   const uint64_t kv = cache_->ram_bytes();
   const uint64_t others = engine_.budget().used() - std::min(kv, engine_.budget().used());
   const uint64_t scratch =
-      plan_.tier1_pages > 0
+      plan_.tier1_pages > 0 || plan_.copies.pages > 0
           ? 0  // allocated
           : PageTable::codec_scratch_bytes(engine_.kv_layout(), engine_.pool().size(),
                                            options_.request.kv.codecs, n_context_ + chunk_);
