@@ -356,7 +356,7 @@ class Flash(Case):
 
     def test_selective_reading_stays_under_the_ceiling(self):
         document = ("-f", self.text("policy", 24000), "-p", "Go on.", "-n", 24, "--expect", 8, "--ignore-eos",
-                    "--flash", self.flash, "--ram", "150M", "--costs", "default")
+                    "--flash", self.flash, "--ram", "150M", "--kv", "flash")
         out = run_json(*document, "--flash-read", "auto")
         self.assertGreater(out["plan"]["n_copied"], 0)
         self.assertLessEqual(out["peak_rss_bytes"], 150 * MIB)

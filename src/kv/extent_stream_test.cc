@@ -231,6 +231,34 @@ TEST_P(ExtentStreamTest, PumpingDoesNotWaitAndReadsGoOn) {
   close();
 }
 
+// What each layer reads is known only when it is asked for, and guessed to be as in the pass
+// before.
+TEST_P(ExtentStreamTest, EachLayerItsOwnExtents) {
+  open_with(10);
+  const std::vector<std::vector<int64_t>> choices = {{}, {3}, {0, 4, 9}, {0, 1, 2, 3, 4, 5, 6}};
+  for (size_t step = 0; step < 12; ++step) {
+    for (size_t i = 0; i < layout_.full_layers.size(); ++i) {
+      const std::vector<int64_t>& chosen = choices[(step / 3 + i) % choices.size()];
+      stream_->set_layer_extents(layout_.full_layers[i], chosen);
+      for (size_t at = 0; at < chosen.size(); ++at) {
+        ASSERT_NO_FATAL_FAILURE(read(layout_.full_layers[i], at, chosen));
+      }
+      EXPECT_FALSE(stream_->next(layout_.full_layers[i], chosen.size()).ok());
+    }
+    writer_->pump();
+  }
+  const FlashStats before = stream_->stats();
+  const int layer = layout_.full_layers[0];
+  stream_->set_extents(std::vector<std::vector<int64_t>>(layout_.full_layers.size()));
+  stream_->set_layer_extents(layer, {5});
+  for (int step = 0; step < 20; ++step) {
+    stream_->set_layer_extents(layer, {5});
+    ASSERT_NO_FATAL_FAILURE(read(layer, 0, {5}));
+  }
+  const FlashStats after = stream_->stats() - before;
+  EXPECT_LE(after.reads, 20 + n_buffers() + 1) << "a guess that is right is read once";
+}
+
 TEST_P(ExtentStreamTest, WithoutOverlapAWriteIsWaitedFor) {
   open(real_file_system(), FlashOverlap::kOff);
   writer_->add(0);

@@ -18,7 +18,7 @@ constexpr AttentionMath kMath = AttentionMath::kBf16;
 constexpr CodecId kCodec = {4, 3};
 // Three extents of 8 pages and two pages of window, the last one not full.
 constexpr int64_t kPrompt = 26 * kPageTokens - 40;
-constexpr double kAll = 0, kSome = 1.5e-3, kNone = 1e30;  // budgets
+constexpr double kAll = 0, kSome = 7.5e-4, kNone = 1e30;  // budgets
 
 struct Way {
   FlashBackend backend;

@@ -25,7 +25,7 @@ std::vector<size_t> worth_reading(std::span<const double> effects, double allowa
 
 class SelectiveRead {
  public:
-  static constexpr double kMeanWeight = 0.005;
+  static constexpr double kMeanWeight = 0.01;
 
   // `head_kld` [layer of the model][KV head]; layers that are never offloaded have no heads.
   SelectiveRead(std::vector<std::vector<double>> head_kld, double kld_budget);

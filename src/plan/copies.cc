@@ -1,6 +1,7 @@
 #include "plan/copies.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "plan/problem.h"
 
@@ -49,6 +50,13 @@ Result<std::vector<CodecId>> copy_codecs(const PlanInput& input, const Middle& m
 
 }  // namespace
 
+double expected_reads(double kld_budget, double kld) {
+  constexpr double kWrongGuesses = 1.35;
+  if (!(kld > 0)) return 0;
+  if (!(kld_budget > 0)) return 1;
+  return std::clamp(kWrongGuesses * (0.03 - 0.075 * std::log(kld_budget / kld)), 0.0, 1.0);
+}
+
 Result<Plan> with_copies(const PlanInput& input, const Plan& plan,
                          const std::vector<CodecId>& codecs, bool forced) {
   const Middle middle(input);
@@ -74,13 +82,14 @@ Result<Plan> with_copies(const PlanInput& input, const Plan& plan,
   Plan made = to_plan(input, make_split(problem, problem.min_exact, problem.min_tier1), assignment);
   for (size_t i = 0; i < assignment.size(); ++i) made.codecs[i] = assignment[i].codec;
   const double copied = static_cast<double>(copies.pages);
-  const double read = static_cast<double>(middle.pages) - copied * (1 - kExpectedReads);
+  const double share = expected_reads(input.kld_budget, problem.kld);
+  const double read = static_cast<double>(middle.pages) - copied * (1 - share);
   const double in_codes = copied * static_cast<double>(problem.page_tokens);
   const double all_read =
       std::max(0.0, static_cast<double>(middle.pages) * problem.flash_page_seconds -
                         problem.overlap_seconds);
   made.seconds_per_token +=
-      in_codes * problem.codec_seconds - in_codes * problem.exact_seconds * (1 - kExpectedReads) +
+      in_codes * problem.codec_seconds - in_codes * problem.exact_seconds * (1 - share) +
       std::max(0.0, read * problem.flash_page_seconds - problem.overlap_seconds) - all_read;
   if (!forced && made.seconds_per_token >= plan.seconds_per_token) return plan;
   made.ram_bytes += u64(copies.pages) * problem.codec_page_bytes;

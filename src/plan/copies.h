@@ -8,8 +8,9 @@
 
 namespace tierkv {
 
-// The share of flash pages with copies that a step is expected to read.
-inline constexpr double kExpectedReads = 0.2;
+// The share of the bytes of flash pages with copies that a step is expected to read, wrong guesses
+// included, when copies alone would cost `kld`: fitted to SmolLM2 (docs/decisions.md).
+double expected_reads(double kld_budget, double kld);
 
 // Copies no finer than this are chosen, in bits an element: they cost so little KLD that reading
 // has nothing left to win.

@@ -71,6 +71,14 @@ TEST(Copies, ACodecCostsAHeadTheMean) {
   EXPECT_EQ(plan.copies.head_kld, (std::vector<double>{4e-2, 4e-2}));
 }
 
+TEST(Copies, ReadsFallWithWhatIsAllowed) {
+  EXPECT_EQ(expected_reads(0, 1e-2), 1);
+  EXPECT_EQ(expected_reads(1e-3, 0), 0);
+  EXPECT_EQ(expected_reads(1, 1e-2), 0);
+  EXPECT_NEAR(expected_reads(1e-3, 1e-2), 0.27, 0.01);
+  EXPECT_GT(expected_reads(1e-4, 1e-2), expected_reads(1e-3, 1e-2));
+}
+
 // Whatever the problem: RAM holds, bound pages stay, and time falls.
 TEST(Copies, RandomPlans) {
   RandomPlans random(3);

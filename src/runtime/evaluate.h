@@ -52,7 +52,7 @@ struct EvalResult {
   double predicted_kld = 0;  // of this very layout and these predictions, by the accuracy model
   int64_t n_replans = 0;
   FlashStats flash;  // while the part under test was read
-  Plan plan;  // the last; empty when the layout is exact
+  Plan plan;         // the last; empty when the layout is exact
 };
 
 using EvalProgress = std::function<void(int64_t done, int64_t total)>;
