@@ -244,5 +244,52 @@ TEST(LowRankCache, RefusesWhatItCantDo) {
   EXPECT_TRUE(rig.settle(kQuarter, 5).ok());
 }
 
+// A plan whose codecs can't be had leaves an exact cache, and one that takes another plan.
+void expect_goes_on_without(Rig& rig, const Sequence& sequence, const Plan& plan, StatusCode code) {
+  EXPECT_EQ(rig.cache->settle(plan).code(), code);
+  rig.budget.set_limit(MemoryBudget::kUnlimited);
+  EXPECT_EQ(rig.cache->report().n_compressed, 0);
+  Rig exact;
+  feed_prompt(sequence, *exact.cache);
+  EXPECT_EQ(feed_rest(sequence, *rig.cache), feed_rest(sequence, *exact.cache));
+  EXPECT_EQ(rig.cache->report().n_compressed, 0);
+  EXPECT_TRUE(rig.settle({5, 4}, 5).ok());
+  EXPECT_EQ(rig.cache->report().n_compressed, 5 * 64);
+}
+
+TEST(LowRankCache, GoesOnExactWithoutRoomForTheBasis) {
+  const Sequence sequence(40, RopePairing::kAdjacent);
+  const Plan plan{
+      .sink_pages = 1, .window_pages = 2, .tier1_pages = 5, .codecs = {kQuarter, kQuarter}};
+  const uint64_t most =
+      PageTable::codec_scratch_bytes(make_kv_layout(shapes()), 2, {kQuarter}, 1 << 13);
+  for (const uint64_t room : {uint64_t{0}, most / 4, most / 2, most - most / 4}) {
+    Rig rig;
+    feed_prompt(sequence, *rig.cache);
+    rig.budget.set_limit(rig.budget.used() + room);
+    expect_goes_on_without(rig, sequence, plan, StatusCode::kResourceExhausted);
+  }
+}
+
+TEST(LowRankCache, GoesOnExactAfterAPlanThatItRefuses) {
+  const Sequence sequence(40, RopePairing::kAdjacent);
+  const Plan mixed{
+      .sink_pages = 1, .window_pages = 2, .tier1_pages = 5, .codecs = {kQuarter, {5, 4}}};
+  Rig rig;
+  feed_prompt(sequence, *rig.cache);
+  expect_goes_on_without(rig, sequence, mixed, StatusCode::kInvalidArgument);
+}
+
+TEST(LowRankCache, GoesOnExactWhereNumbersHaveNoBasis) {
+  Sequence sequence(40, RopePairing::kAdjacent);
+  sequence.v[0] = HUGE_VALF;  // in a sink, so that it is exact anyway
+  Rig rig;
+  feed_prompt(sequence, *rig.cache);
+  EXPECT_EQ(rig.settle(kQuarter, 5).code(), StatusCode::kCorrupt);
+  EXPECT_EQ(rig.cache->report().n_compressed, 0);
+  feed_rest(sequence, *rig.cache);
+  EXPECT_EQ(rig.cache->report().n_compressed, 0);
+}
+
 }  // namespace
 }  // namespace tierkv

@@ -7,6 +7,7 @@
 namespace tierkv {
 
 Status PageTable::settle(const Plan& plan) {
+  const Limits before = limits();
   max_exact_pages_ = plan.sink_pages + plan.window_pages;
   sink_pages_ = plan.sink_pages;
   window_pages_ = plan.window_pages;
@@ -25,7 +26,10 @@ Status PageTable::settle(const Plan& plan) {
   const int64_t tier1_end = std::min(sink_pages_ + tier1_pages_, end);
   const int64_t flash_end = plan.flash ? end : tier1_end;
   if (copy_pages_ == 0) drop_pages(tier1_end, flash_end);
-  TIERKV_RETURN_IF_ERROR(set_codecs(plan));
+  if (const Status coded = set_codecs(plan); !coded.ok()) {
+    go_without(before);
+    return coded;
+  }
   if (copy_pages_ > 0) TIERKV_RETURN_IF_ERROR(leave_with_copies(tier1_end, flash_end));
   for (int64_t page = sink_pages_; page < tier1_end; ++page) {
     if (movable(page)) TIERKV_RETURN_IF_ERROR(compress(page));
@@ -36,6 +40,21 @@ Status PageTable::settle(const Plan& plan) {
   if (copy_pages_ > 0) start_selective(plan);
   update_extents();
   return {};
+}
+
+// After codecs could not be had: Tier-1 is what is compressed already, and pages leave RAM as they
+// did before. Without such pages there is no codec, so that none is used that is there in part.
+void PageTable::go_without(const Limits& before) {
+  max_exact_pages_ = before.max_exact_pages;
+  sink_pages_ = before.sink_pages;
+  window_pages_ = before.window_pages;
+  tier1_pages_ = count(PageTier::kCompressed);
+  copy_pages_ = 0;
+  keep_copies(0);
+  update_extents();
+  if (tier1_pages_ > 0) return;
+  compressed_ = make_compressed_layout(layout_, {});
+  low_rank_.reset();
 }
 
 // Leaves to their originals on flash, where those are there: what is compressed from page begin on,

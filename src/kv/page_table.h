@@ -146,6 +146,11 @@ class PageTable {
     Buffer compressed;      // of a flash page: its copy
   };
 
+  struct Limits {
+    int64_t max_exact_pages, sink_pages, window_pages;
+  };
+  Limits limits() const { return {max_exact_pages_, sink_pages_, window_pages_}; }
+
   Status add_page();
   Status make_room();
   Status move_one();
@@ -154,6 +159,7 @@ class PageTable {
   bool tier1_has_room() const { return count(PageTier::kCompressed) < tier1_pages_; }
   int64_t oldest_movable() const;
   Status set_codecs(const Plan& plan);
+  void go_without(const Limits& before);
   void drop_to_flash(int64_t page);
   Status encode(int64_t page);
   // page_copies.cc
