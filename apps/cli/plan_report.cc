@@ -39,30 +39,37 @@ std::string parts_text(const Forecast& f) {
   return text;
 }
 
-// One digit for K and one for V; low-rank codecs have no bits of K and V.
+// One digit for K and one for V; low-rank codecs have no bits of K and V, but a name.
 std::string codec_cell(CodecId codec) {
   if (codec == CodecId{}) return "--";
-  if (codec.k_bits == 0) return "lr";
+  if (codec.is_low_rank()) return codec_name(codec);
   return format("%d%d", codec.k_bits, codec.v_bits);
+}
+
+int widest_cell(const Plan& plan) {
+  size_t widest = 2;
+  for (const CodecId codec : plan.codecs) widest = std::max(widest, codec_cell(codec).size());
+  return static_cast<int>(widest);
 }
 
 // Heads down, layers across, so many layers a block that lines stay short.
 std::string codec_table(const KvLayout& layout, const Plan& plan) {
   if (codec_counts(plan).size() < 2) return "";
-  constexpr size_t kLayersPerBlock = 28;
+  const int width = widest_cell(plan);
+  const size_t layers_per_block = static_cast<size_t>(84 / (width + 1));
   const std::vector<std::vector<CodecId>> codecs = codecs_by_layer(layout, plan);
   size_t n_heads = 0;
   for (const auto& layer : codecs) n_heads = std::max(n_heads, layer.size());
-  std::string text = "\ncodecs: bits of K and of V (-- float16)\n";
-  for (size_t from = 0; from < codecs.size(); from += kLayersPerBlock) {
-    const size_t to = std::min(codecs.size(), from + kLayersPerBlock);
+  std::string text = "\ncodecs: bits of K and of V (-- float16, lr low rank)\n";
+  for (size_t from = 0; from < codecs.size(); from += layers_per_block) {
+    const size_t to = std::min(codecs.size(), from + layers_per_block);
     text += "  layer ";
-    for (size_t i = from; i < to; ++i) text += format("%3d", layout.full_layers[i]);
+    for (size_t i = from; i < to; ++i) text += format(" %*d", width, layout.full_layers[i]);
     for (size_t head = 0; head < n_heads; ++head) {
       text += format("\n  head %zu", head);
       for (size_t i = from; i < to; ++i) {
-        text += ' ';
-        text += head < codecs[i].size() ? codec_cell(codecs[i][head]) : "  ";
+        const std::string cell = head < codecs[i].size() ? codec_cell(codecs[i][head]) : "";
+        text += format(" %*s", width, cell.c_str());
       }
     }
     text += "\n";

@@ -186,12 +186,12 @@ struct Shade {
 constexpr Shade kShades[] = {{16, kExact},   {8, "#173f73"}, {6, "#2a66b5"}, {5, "#5fa8d3"},
                              {4, "#d9a520"}, {3, "#e07b39"}, {2, "#c83e4d"}};
 
-// Of a codec that has no bits of K and V: the colour of what is none of these.
-const char* shade(int bits) {
+// The colour of the most bits that are not more.
+const char* shade(double bits) {
   for (const Shade& s : kShades) {
-    if (s.bits == bits) return s.colour;
+    if (s.bits <= bits) return s.colour;
   }
-  return kGrey;
+  return std::rbegin(kShades)->colour;
 }
 
 // Cells' sizes, so that any model's heads fit.
@@ -200,20 +200,29 @@ struct Grid {
   double row_height() const { return 2 * half_height + 4; }
 };
 
-void draw_half(Svg& svg, const Grid& grid, double x, double y, int bits) {
+void draw_half(Svg& svg, const Grid& grid, double x, double y, double bits,
+               const std::string& label) {
   svg.rect(x, y, grid.cell_width - 2, grid.half_height - (grid.half_height > 6 ? 0.5 : 0),
            shade(bits));
   if (grid.cell_width < 14 || grid.half_height < 10) return;
-  svg.text(x + (grid.cell_width - 2) / 2, y + grid.half_height / 2 + 3.5, std::to_string(bits),
+  svg.text(x + (grid.cell_width - 2) / 2, y + grid.half_height / 2 + 3.5, label,
            {.colour = "#ffffff", .anchor = "middle", .size = 10});
 }
 
 void draw_cell(Svg& svg, const Grid& grid, size_t layer, int head, CodecId codec) {
   const double x = grid.x + static_cast<double>(layer) * grid.cell_width;
   const double y = grid.y + head * grid.row_height();
+  const double below = y + grid.half_height;
+  if (codec.is_low_rank()) {  // its name over both halves, in the shade of its bits
+    const double bits = 1e-3 * codec.rank_permille * codec.latent_bits;
+    draw_half(svg, grid, x, y, bits, "lr");
+    draw_half(svg, grid, x, below, bits, codec_name(codec).substr(2));
+    return;
+  }
   const bool exact = codec == CodecId{};
-  draw_half(svg, grid, x, y, exact ? 16 : codec.k_bits);
-  draw_half(svg, grid, x, y + grid.half_height, exact ? 16 : codec.v_bits);
+  const int k = exact ? 16 : codec.k_bits, v = exact ? 16 : codec.v_bits;
+  draw_half(svg, grid, x, y, k, std::to_string(k));
+  draw_half(svg, grid, x, below, v, std::to_string(v));
 }
 
 void draw_legend(Svg& svg, double x, double y) {

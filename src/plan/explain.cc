@@ -30,8 +30,11 @@ bool at_most(const PlanPoint& a, const PlanPoint& b) {
 
 bool dominates(const PlanPoint& a, const PlanPoint& b) { return at_most(a, b) && !at_most(b, a); }
 
-// Float16 is the most.
-int bits(CodecId codec) { return codec == CodecId{} ? 32 : codec.k_bits + codec.v_bits; }
+// Of K and V together; float16 is the most.
+double bits(CodecId codec) {
+  if (codec.is_low_rank()) return 2e-3 * codec.rank_permille * codec.latent_bits;
+  return codec == CodecId{} ? 32 : codec.k_bits + codec.v_bits;
+}
 
 }  // namespace
 
