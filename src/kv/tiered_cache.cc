@@ -119,8 +119,9 @@ void TieredCache::abandon() {
 
 bool TieredCache::rewind(int64_t n_tokens) {
   const int64_t first_seen = std::max<int64_t>(n_tokens - layout_.max_window + 1, 0);
-  if (n_tokens > length_ || first_window_page_ > first_seen / kPageTokens) return false;
-  if (!table_.rewind(n_tokens)) return false;
+  const bool all_seen = n_tokens == 0 || first_window_page_ <= first_seen / kPageTokens;
+  if (n_tokens > length_ || !all_seen || !table_.rewind(n_tokens)) return false;
+  if (n_tokens == 0) first_window_page_ = 0;
   length_ = n_tokens;
   shrink_window_pages();
   return true;

@@ -216,6 +216,15 @@ TEST(TieredCache, RewindsWhatIsStillExact) {
   EXPECT_FALSE(rig.cache->rewind(250));  // token 101 has been dropped from the window
   EXPECT_EQ(rig.cache->length(), 510);
   EXPECT_TRUE(rig.cache->rewind(505));
+  // To the beginning always, whatever windows have dropped.
+  ASSERT_TRUE(rig.cache->rewind(0));
+  EXPECT_EQ(rig.cache->report().tier0_bytes, 0u);
+  ASSERT_TRUE(sequence.feed(*rig.cache, 0, 200).ok());
+  again.clear();
+  ASSERT_TRUE(sequence.feed(*rig.cache, 200, 210, &again).ok());
+  ASSERT_TRUE(sequence.feed(*rig.cache, 210, 260, &again).ok());
+  EXPECT_EQ(first, again);
+  ASSERT_TRUE(sequence.feed(*rig.cache, 260, 505).ok());
   ASSERT_TRUE(rig.cache->settle(plan_of(rig.layout, 1, 2, 100, {5, 4}, false)).ok());
   EXPECT_GT(rig.cache->report().n_compressed, 0);
   EXPECT_FALSE(rig.cache->rewind(500));
