@@ -531,6 +531,21 @@ class Sessions(Case):
         self.assertLess(out["timings"]["prompt_n"], 40)
         self.refused("run", "-m", SMOL, "-p", "x", "--system", "Be brief.", "--session", self.file, says="--system")
 
+    def test_a_low_rank_chat_goes_on_with_the_same_bases(self):
+        """They were found from the first prompt, and a page has come since."""
+        document = " ".join(self.document.read_text().split())
+        lines = [document + " What is this about?", "Who wrote it?"]
+        def chat(lines, *more):
+            process = tierkv("chat", "-m", SMOL, "--temp", 0, "-n", 100, "--kv", "lr50", *more,
+                             stdin="\n".join(lines).encode())
+            self.assertEqual(process.returncode, 0, process.err)
+            return process
+        whole = chat(lines).out
+        first = chat(lines[:1], "--session", self.file).out
+        second = chat(lines[1:], "--session", self.file)
+        self.assertEqual(first + second.out, whole)
+        self.assertIn("going on after", second.err)
+
     def test_resuming_stays_in_the_budget(self):
         self.document = self.text("policy", 12000)
         self.ask("What is this about?", "--ram", "140M")

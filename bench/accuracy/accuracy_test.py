@@ -6,6 +6,7 @@ import types
 import unittest
 
 import evaluation
+import low_rank
 import recall
 import report
 import tables
@@ -47,6 +48,25 @@ class Recall(unittest.TestCase):
         self.assertEqual((compared["known"], compared["kept"], compared["gained"]), (2, 1, 1))
         self.assertEqual(compared["lost"], ["1"])
         self.assertAlmostEqual(compared["worst_loss"], 1.0)
+
+
+class LowRank(unittest.TestCase):
+    def test_the_ladder_is_read_between_its_rungs(self):
+        rungs = [(4, 1e-3), (3, 1e-2), (5, 1e-4)]
+        self.assertAlmostEqual(low_rank.bits_for(1e-3, rungs), 4)
+        self.assertAlmostEqual(low_rank.bits_for(10**-2.5, rungs), 3.5)
+        self.assertAlmostEqual(low_rank.bits_for(1e-4, rungs), 5)
+        self.assertIsNone(low_rank.bits_for(2e-2, rungs))
+        self.assertIsNone(low_rank.bits_for(9e-5, rungs))
+
+    def test_means_over_texts_are_compared(self):
+        def run(layout, bits, kld, text):
+            return {"model": "m", "layout": layout, "bits_per_element": bits, "kld": kld, "text": text,
+                    low_rank.BASIS: bits * 1.25}
+        runs = [run("lr50", 8, kld, text) for kld, text in ((5e-4, "a"), (15e-4, "b"))]
+        runs += [run(bits, float(bits), kld, "a") for bits, kld in (("3", 1e-2), ("4", 1e-3), ("5", 1e-4))]
+        self.assertEqual(list(low_rank.ladder_table(runs))[2:],
+                         ["| m | lr50 | .00100 | 8.00 | 4.00 | 2.00 | 2.50 |"])
 
 
 class Report(unittest.TestCase):

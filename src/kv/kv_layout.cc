@@ -40,13 +40,24 @@ std::vector<uint64_t> flash_payload_bytes(const KvLayout& layout) {
 
 CompressedLayout make_compressed_layout(const KvLayout& layout,
                                         const std::vector<CodecId>& codecs) {
+  return make_compressed_layout(layout, codecs, low_rank_choices(layout, codecs));
+}
+
+CompressedLayout make_compressed_layout(const KvLayout& layout, const std::vector<CodecId>& codecs,
+                                        std::vector<LowRankChoice> low_rank) {
   CompressedLayout compressed;
   for (const KvLayerShape& shape : layout.shapes) {
     compressed.layers.emplace_back(static_cast<size_t>(shape.n_kv_heads));
   }
-  compressed.low_rank = low_rank_choices(layout, codecs);
+  compressed.low_rank = std::move(low_rank);
   auto codec = codecs.begin();
   for (const int layer : layout.full_layers) {
+    if (const LowRankChoice& choice = compressed.low_rank[layer]; choice.rank != 0) {
+      for (CompressedHead& head : compressed.layers[layer]) head.offset = compressed.page_bytes;
+      compressed.page_bytes += low_rank_block_bytes(choice.rank, choice.latent_bits);
+      codec += layout.shapes[layer].n_kv_heads;
+      continue;
+    }
     for (CompressedHead& head : compressed.layers[layer]) {
       if (codec == codecs.end()) return compressed;
       head.format = {codec->k_bits, codec->v_bits};
@@ -75,9 +86,16 @@ std::vector<LowRankChoice> low_rank_choices(const KvLayout& layout,
   return choices;
 }
 
-int64_t largest_rank(const std::vector<LowRankChoice>& choices) {
+int64_t most_low_rank(int64_t nominal, int64_t width) {
+  return std::min(width, (nominal + nominal / 2 + kRankStep - 1) / kRankStep * kRankStep);
+}
+
+int64_t largest_rank(const KvLayout& layout, const std::vector<LowRankChoice>& choices) {
   int64_t largest = 0;
-  for (const LowRankChoice& choice : choices) largest = std::max(largest, choice.rank);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const int64_t width = layout.kv_width(static_cast<int>(i));
+    largest = std::max(largest, most_low_rank(choices[i].rank, width));
+  }
   return largest;
 }
 

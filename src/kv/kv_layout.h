@@ -30,6 +30,9 @@ struct KvLayout {
   int64_t extent_pages = 0;
 
   bool is_full(int layer) const { return shapes[layer].window == 0; }
+  int64_t kv_width(int layer) const {  // K and V of all KV heads, dimensions
+    return 2 * shapes[layer].n_kv_heads * shapes[layer].head_dim;
+  }
   uint64_t layer_page_bytes(int layer) const {
     return static_cast<uint64_t>(shapes[layer].n_kv_heads *
                                  exact_block_bytes(shapes[layer].head_dim));
@@ -60,9 +63,9 @@ struct LowRankChoice {
 // others pay for. The heads of a low-rank layer share one block, which begins where the first one's
 // would.
 struct CompressedHead {
-  RotatedFormat format;  // {0,0}: float16, or part of a low-rank block
-  uint64_t offset = 0;   // of the block in the page, bytes
-  uint64_t block_bytes = 0;
+  RotatedFormat format;      // {0,0}: float16, or part of a low-rank block
+  uint64_t offset = 0;       // of the block in the page, bytes
+  uint64_t block_bytes = 0;  // 0 in a low-rank layer
   friend bool operator==(const CompressedHead&, const CompressedHead&) = default;
 };
 struct CompressedLayout {
@@ -75,11 +78,18 @@ struct CompressedLayout {
 // `codecs`: one per KV head of each full-attention layer, layer by layer (Plan::codecs), or none
 // while there is no Tier-1. Low-rank codecs are those that check_low_rank() accepts.
 CompressedLayout make_compressed_layout(const KvLayout& layout, const std::vector<CodecId>& codecs);
+// With each low-rank layer's own rank, one choice per layer of the model.
+CompressedLayout make_compressed_layout(const KvLayout& layout, const std::vector<CodecId>& codecs,
+                                        std::vector<LowRankChoice> low_rank);
 
 // Per layer of the model what low-rank codecs choose; `codecs` as above, or one for all heads.
 std::vector<LowRankChoice> low_rank_choices(const KvLayout& layout,
                                             const std::vector<CodecId>& codecs);
-int64_t largest_rank(const std::vector<LowRankChoice>& choices);
+// The most that a layer's rank may become where the choice, a share of its width, is `nominal`:
+// ranks are shared out among layers (kv/low_rank_ranks.h).
+int64_t most_low_rank(int64_t nominal, int64_t width);
+// Of all layers, whatever is shared out.
+int64_t largest_rank(const KvLayout& layout, const std::vector<LowRankChoice>& choices);
 // OK unless a layer's KV heads don't agree on a low-rank codec, or are of a shape it can't take.
 Status check_low_rank(const KvLayout& layout, const std::vector<CodecId>& codecs);
 

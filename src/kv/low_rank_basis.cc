@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/half.h"
+#include "kernels/low_rank.h"
 
 namespace tierkv {
 namespace {
@@ -57,13 +58,24 @@ void store_basis(const Matrix& vectors, int64_t rank, int64_t head_dim, uint16_t
   }
 }
 
-Status decompose(const LowRankGram& gram, int64_t rank, uint16_t* w) {
+LowRankSpectrum make_spectrum(const LowRankGram& gram, const Eigen::VectorXd& eigenvalues) {
+  double values = 0;
+  for (int64_t i = gram.width / 2; i < gram.width; ++i) values += gram.gram[i * gram.width + i];
+  LowRankSpectrum spectrum(gram.width / kRankStep);
+  for (int64_t i = 0; i < gram.width && values > 0; ++i) {
+    spectrum[i / kRankStep] += eigenvalues(gram.width - 1 - i) / values;
+  }
+  return spectrum;
+}
+
+Status decompose(const LowRankGram& gram, int64_t rank, uint16_t* w, LowRankSpectrum& spectrum) {
   // Rows of `gram` are columns to Eigen, so its right is their lower triangle, which Eigen reads.
   const Eigen::Map<const Eigen::MatrixXf> lower(gram.gram, gram.width, gram.width);
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(lower.cast<double>());
   if (solver.info() != Eigen::Success || !std::isfinite(solver.eigenvalues().sum())) {
     return corrupt("the keys and values of the prompt have no low-rank basis; choose another --kv");
   }
+  spectrum = make_spectrum(gram, solver.eigenvalues());
   store_basis(solver.eigenvectors(), rank, gram.head_dim, w);
   return {};
 }
@@ -97,12 +109,12 @@ uint64_t low_rank_basis_bytes(int64_t width) {
 }
 
 Status find_low_rank_basis(const LowRankGram& gram, std::span<const float> scales, int64_t rank,
-                           MemoryBudget& budget, uint16_t* w) {
+                           MemoryBudget& budget, uint16_t* w, LowRankSpectrum& spectrum) {
   const Reservation reservation(budget, low_rank_basis_bytes(gram.width));
   TIERKV_RETURN_IF_ERROR(reservation.status());
   scale_gram(gram, scales);
   try {
-    return decompose(gram, rank, w);
+    return decompose(gram, rank, w, spectrum);
   } catch (const std::bad_alloc&) {
     return resource_exhausted("the system has no memory for the low-rank basis");
   }

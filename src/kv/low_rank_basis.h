@@ -29,9 +29,14 @@ std::vector<float> choose_low_rank_scales(const LowRankGram& gram,
 // Bytes taken from `budget` while a basis is found, beside the Gram matrix.
 uint64_t low_rank_basis_bytes(int64_t width);
 
+// What each kRankStep of a layer's directions keep of its scaled rows, most important first:
+// squares relative to those of V, so that layers compare.
+using LowRankSpectrum = std::vector<double>;
+
 // The `rank` leading eigenvectors of the Gram matrix of scaled rows, most important first, as
-// float16 w [width / head_dim][rank][head_dim]. Overwrites the Gram matrix.
+// float16 w [width / head_dim][rank][head_dim], and what all of them keep. Overwrites the Gram
+// matrix.
 Status find_low_rank_basis(const LowRankGram& gram, std::span<const float> scales, int64_t rank,
-                           MemoryBudget& budget, uint16_t* w);
+                           MemoryBudget& budget, uint16_t* w, LowRankSpectrum& spectrum);
 
 }  // namespace tierkv

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "kernels/low_rank.h"
 
 namespace tierkv {
 namespace {
@@ -58,6 +59,7 @@ const std::vector<float> kOnes = scales_of(1, 1);
 struct Basis {
   std::vector<uint16_t> w;
   int64_t rank;
+  LowRankSpectrum spectrum;
   double at(int64_t r, int64_t i) const {
     return f16_to_f32(w[(i / kHeadDim * rank + r) * kHeadDim + i % kHeadDim]);
   }
@@ -65,9 +67,9 @@ struct Basis {
 
 Basis basis_of(std::vector<float> gram, const std::vector<float>& scales, int64_t rank) {
   MemoryBudget budget;
-  Basis basis{std::vector<uint16_t>(kWidth * rank), rank};
-  const Status status =
-      find_low_rank_basis({gram.data(), kWidth, kHeadDim}, scales, rank, budget, basis.w.data());
+  Basis basis{std::vector<uint16_t>(kWidth * rank), rank, {}};
+  const Status status = find_low_rank_basis({gram.data(), kWidth, kHeadDim}, scales, rank, budget,
+                                            basis.w.data(), basis.spectrum);
   EXPECT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(budget.used(), 0u);
   return basis;
@@ -173,20 +175,39 @@ TEST(LowRankScales, AreOneWhereNothingIsKnown) {
   EXPECT_EQ(choose_low_rank_scales({gram.data(), kWidth, kHeadDim, 0}, none), kOnes);
 }
 
+// The share of all squares that 32 directions lose, known before and after.
+TEST(LowRankBasis, SpectrumTellsWhatRanksLose) {
+  const Rows rows = rows_of_rank(400, kWidth, 2);
+  const Basis basis = basis_of(gram_of(rows), scales_of(3, 1), 32);
+  Rows scaled = rows;
+  double all = 0, values = 0, rest = 0;
+  for (auto& row : scaled) {
+    for (int64_t i = 0; i < kWidth / 2; ++i) row[i] *= 3;
+    for (int64_t i = 0; i < kWidth; ++i) {
+      all += row[i] * row[i];
+      if (i >= kWidth / 2) values += row[i] * row[i];
+    }
+  }
+  ASSERT_EQ(basis.spectrum.size(), static_cast<size_t>(kWidth / kRankStep));
+  for (size_t i = 2; i < basis.spectrum.size(); ++i) rest += basis.spectrum[i];
+  EXPECT_NEAR(rest * values / all, lost(basis, scaled), 1e-5);
+  EXPECT_TRUE(std::is_sorted(basis.spectrum.rbegin(), basis.spectrum.rend()));
+}
+
 TEST(LowRankBasis, RefusesWhatItCantDo) {
   std::vector<float> gram = gram_of(rows_of_rank(100, 8));
   std::vector<uint16_t> w(kWidth * 16);
-  MemoryBudget little(low_rank_basis_bytes(kWidth) - 1);
-  EXPECT_EQ(
-      find_low_rank_basis({gram.data(), kWidth, kHeadDim}, kOnes, 16, little, w.data()).code(),
-      StatusCode::kResourceExhausted);
-  MemoryBudget enough(low_rank_basis_bytes(kWidth));
-  EXPECT_TRUE(
-      find_low_rank_basis({gram.data(), kWidth, kHeadDim}, kOnes, 16, enough, w.data()).ok());
+  LowRankSpectrum spectrum;
+  const auto find = [&](MemoryBudget& budget) {
+    return find_low_rank_basis({gram.data(), kWidth, kHeadDim}, kOnes, 16, budget, w.data(),
+                               spectrum)
+        .code();
+  };
+  MemoryBudget little(low_rank_basis_bytes(kWidth) - 1), enough(low_rank_basis_bytes(kWidth));
+  EXPECT_EQ(find(little), StatusCode::kResourceExhausted);
+  EXPECT_EQ(find(enough), StatusCode::kOk);
   gram[5] = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(
-      find_low_rank_basis({gram.data(), kWidth, kHeadDim}, kOnes, 16, enough, w.data()).code(),
-      StatusCode::kCorrupt);
+  EXPECT_EQ(find(enough), StatusCode::kCorrupt);
   EXPECT_EQ(enough.used(), 0u);
 }
 

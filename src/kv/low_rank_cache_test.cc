@@ -9,12 +9,13 @@
 #include <random>
 
 #include "kv/low_rank_codec.h"
+#include "kv/session_test_util.h"
 #include "kv/tiered_cache.h"
 
 namespace tierkv {
 namespace {
 
-constexpr int64_t kPrompt = 900, kTotal = 940;
+constexpr int64_t kPrompt = 900, kTotal = 990;
 constexpr int kHeadDim = 64;
 constexpr double kHalfPrecision = 2e-3;  // of an output: some roundings of 2^-11
 constexpr CodecId kFull{.rank_permille = 1000, .latent_bits = 16};
@@ -88,13 +89,15 @@ struct Sequence {
 };
 
 struct Rig {
-  explicit Rig(int n_threads = 2, RopePairing pairing = RopePairing::kAdjacent)
+  explicit Rig(int n_threads = 2, RopePairing pairing = RopePairing::kAdjacent,
+               SessionFile* session = nullptr)
       : layout(make_kv_layout(shapes())), pool(n_threads) {
     std::string directory = testing::TempDir() + "tierkv-low-rank-XXXXXX";
     FlashOptions flash;
     flash.file_system = &real_file_system();
     flash.directory = mkdtemp(directory.data());
     flash.max_tokens = 1 << 13;
+    flash.session = session;
     auto made = TieredCache::create(layout, budget, kernels_for(available_isas().back()), pool, 300,
                                     flash, AttentionMath::kFloat32, 4 * kHeadDim);
     EXPECT_TRUE(made.ok()) << made.status().message();
@@ -242,6 +245,32 @@ TEST(LowRankCache, RefusesWhatItCantDo) {
   EXPECT_EQ(check_low_rank(layout, {kFull, kFull}).code(), StatusCode::kUnsupported);
   EXPECT_TRUE(check_low_rank(layout, {CodecId{5, 4}, CodecId{8, 8}}).ok());
   EXPECT_TRUE(rig.settle(kQuarter, 5).ok());
+}
+
+// The bases are those that the prompt gave, though more pages are there now.
+TEST(LowRankCache, ASavedSessionGoesOnWithTheSameBits) {
+  const Sequence sequence(200, RopePairing::kAdjacent);
+  constexpr int64_t kSaved = 970;
+  LoggedDisk disk;
+  const auto saved = SessionFile::create(disk, "s", session_shape(make_kv_layout(shapes())));
+  ASSERT_TRUE(saved.ok()) << saved.status().message();
+  std::vector<float> wanted;
+  {
+    Rig rig(2, RopePairing::kAdjacent, saved->get());
+    feed_prompt(sequence, *rig.cache);
+    ASSERT_TRUE(rig.settle(kQuarter, 100).ok());
+    sequence.feed(*rig.cache, kPrompt, kSaved);
+    ASSERT_TRUE(rig.cache->save(point_of(counted(kSaved), kSaved)).ok());
+    wanted = sequence.feed(*rig.cache, kSaved, kTotal);
+  }
+  const auto opened = SessionFile::open(disk, "s");
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const SessionPoint& point = *(*opened)->points()[0];
+  Rig rig(2, RopePairing::kAdjacent, opened->get());
+  ASSERT_TRUE(rig.cache->restore(point, kSaved).ok());
+  ASSERT_TRUE(rig.settle(kQuarter, 100).ok());
+  EXPECT_GT(rig.cache->report().n_compressed, 64 * 10);
+  EXPECT_EQ(sequence.feed(*rig.cache, kSaved, kTotal), wanted);
 }
 
 // A plan whose codecs can't be had leaves an exact cache, and one that takes another plan.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/carve.h"
+#include "kv/low_rank_ranks.h"
 
 namespace tierkv {
 namespace {
@@ -25,6 +26,14 @@ void fill_angles(const KvRope& rope, int64_t n, int64_t stride, float* out) {
       out[half + i] = static_cast<float>(std::sin(angle));
     }
   }
+}
+
+// The choices with the most that ranks can become.
+std::vector<LowRankChoice> most_of(const KvLayout& layout, std::vector<LowRankChoice> choices) {
+  for (size_t i = 0; i < choices.size(); ++i) {
+    choices[i].rank = most_low_rank(choices[i].rank, layout.kv_width(static_cast<int>(i)));
+  }
+  return choices;
 }
 
 // The largest sizes that any low-rank layer needs.
@@ -66,22 +75,26 @@ int64_t LowRankCodec::table_floats(int64_t head_dim, int64_t max_tokens) {
 uint64_t LowRankCodec::memory_bytes(const KvLayout& layout,
                                     const std::vector<LowRankChoice>& choices, int64_t max_tokens,
                                     int n_threads) {
-  uint64_t w = 0, tables = 0;
+  uint64_t w = 0, most_w = 0, tables = 0;
   int64_t n_layers = 0;
+  const std::vector<LowRankChoice> most_choices = most_of(layout, choices);
+  const Extremes most(layout, most_choices);
   for (size_t layer = 0; layer < choices.size(); ++layer) {
     if (choices[layer].rank == 0) continue;
     const KvLayerShape& shape = layout.shapes[layer];
-    w += w_bytes(shape, choices[layer].rank);
+    // Whichever layers get more rank than asked for.
+    w += align64(static_cast<uint64_t>(choices[layer].rank * most.width) * sizeof(uint16_t));
+    most_w += w_bytes(shape, most_choices[layer].rank);
     ++n_layers;
     tables += static_cast<uint64_t>(table_floats(shape.head_dim, max_tokens)) * sizeof(float);
   }
   if (w == 0) return 0;
-  const Extremes most(layout, choices);
   const uint64_t scratch = page_rows_bytes(most.width) + align64(most.kernel_bytes) * n_threads;
   const uint64_t finding =
       static_cast<uint64_t>(at_once(n_layers, n_threads)) *
       (buffer_footprint(gram_bytes(most.width)) + low_rank_basis_bytes(most.width));
-  return buffer_footprint(w) + buffer_footprint(tables) + buffer_footprint(scratch) + finding;
+  return buffer_footprint(w) + buffer_footprint(most_w) + buffer_footprint(tables) +
+         buffer_footprint(scratch) + finding;
 }
 
 Result<std::unique_ptr<LowRankCodec>> LowRankCodec::create(
@@ -93,21 +106,20 @@ Result<std::unique_ptr<LowRankCodec>> LowRankCodec::create(
     return internal_error("the low-rank codec was not told how keys are rotated");
   }
   std::unique_ptr<LowRankCodec> codec(new LowRankCodec(layout, budget, kernels, pool));
-  TIERKV_RETURN_IF_ERROR(codec->allocate(choices, ropes, max_tokens));
+  TIERKV_RETURN_IF_ERROR(codec->allocate(most_of(layout, choices), ropes, max_tokens));
+  TIERKV_ASSIGN_OR_RETURN(const Buffer found, codec->allocate_bases());
   TIERKV_RETURN_IF_ERROR(codec->find_bases(queries, for_each_page));
+  TIERKV_RETURN_IF_ERROR(codec->share_out(choices));
   return codec;
 }
 
 Status LowRankCodec::allocate(const std::vector<LowRankChoice>& choices,
                               const std::vector<KvRope>& ropes, int64_t max_tokens) {
   layers_.resize(layout_.shapes.size());
+  spectra_.resize(layout_.shapes.size());
   tables_.resize(layout_.shapes.size());
   k_scales_.resize(layout_.shapes.size());
   TIERKV_RETURN_IF_ERROR(allocate_tables(choices, ropes, max_tokens));
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < choices.size(); ++i) bytes += w_bytes(layout_.shapes[i], choices[i].rank);
-  TIERKV_ASSIGN_OR_RETURN(w_, Buffer::allocate(budget_, MemoryKind::kScratch, bytes));
-  std::byte* w = w_.data();
   for (size_t i = 0; i < choices.size(); ++i) {
     const KvLayerShape& shape = layout_.shapes[i];
     k_scales_[i].assign(shape.n_kv_heads * shape.head_dim / 2, 1.0f);
@@ -117,15 +129,43 @@ Status LowRankCodec::allocate(const std::vector<LowRankChoice>& choices,
                   .latent_bits = choices[i].latent_bits,
                   .pairing = ropes[i].pairing,
                   .k_scale = k_scales_[i].data(),
-                  .w = reinterpret_cast<const uint16_t*>(w),
                   .offset_angles = tables_[i].offsets};
-    w += w_bytes(shape, choices[i].rank);
   }
   const Extremes most(layout_, choices);
   thread_bytes_ = align64(most.kernel_bytes);
   TIERKV_ASSIGN_OR_RETURN(
       scratch_, Buffer::allocate(budget_, MemoryKind::kScratch,
                                  page_rows_bytes(most.width) + thread_bytes_ * pool_.size()));
+  return {};
+}
+
+// Room for a basis of every layer's rank; the layers take theirs.
+Result<Buffer> LowRankCodec::allocate_bases() {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < layers_.size(); ++i) bytes += w_bytes(layout_.shapes[i], layers_[i].rank);
+  TIERKV_ASSIGN_OR_RETURN(Buffer buffer, Buffer::allocate(budget_, MemoryKind::kScratch, bytes));
+  const std::byte* w = buffer.data();
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i].w = reinterpret_cast<const uint16_t*>(w);
+    w += w_bytes(layout_.shapes[i], layers_[i].rank);
+  }
+  return buffer;
+}
+
+// Keeps of each basis, found with the most that ranks can become, the layer's share.
+Status LowRankCodec::share_out(const std::vector<LowRankChoice>& asked) {
+  const std::vector<LowRankLayer> before = layers_;
+  choices_ = share_ranks(spectra_, asked);
+  for (size_t i = 0; i < layers_.size(); ++i) layers_[i].rank = choices_[i].rank;
+  TIERKV_ASSIGN_OR_RETURN(w_, allocate_bases());
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const LowRankLayer& layer = layers_[i];
+    const int64_t part = layer.rank * layer.head_dim;
+    uint16_t* to = const_cast<uint16_t*>(layer.w);
+    for (int64_t n = 0; n < 2 * layer.n_kv_heads; ++n) {
+      std::copy_n(before[i].w + n * before[i].rank * layer.head_dim, part, to + n * part);
+    }
+  }
   return {};
 }
 
@@ -217,7 +257,8 @@ Status LowRankCodec::find_basis(int layer, const LowRankGram& gram, const QueryE
     const int64_t half = gram.head_dim / 2;
     k_scales_[layer][i] = scales[i / half * gram.head_dim + i % half];
   }
-  return find_low_rank_basis(gram, scales, found.rank, budget_, const_cast<uint16_t*>(found.w));
+  return find_low_rank_basis(gram, scales, found.rank, budget_, const_cast<uint16_t*>(found.w),
+                             spectra_[layer]);
 }
 
 // Sums over the rows of all pages; returns how many rows there are.

@@ -36,6 +36,8 @@ class LowRankCodec {
                                int64_t max_tokens, int n_threads);
   // Bytes of the bases alone.
   uint64_t basis_bytes() const { return w_.size(); }
+  // Each layer's own rank: together blocks are no larger than those of the choices asked for.
+  const std::vector<LowRankChoice>& choices() const { return choices_; }
 
   // References must outlive the codec; `ropes` per layer, positions below max_tokens. Finds the
   // bases from the pages.
@@ -71,6 +73,8 @@ class LowRankCodec {
 
   Status allocate(const std::vector<LowRankChoice>& choices, const std::vector<KvRope>& ropes,
                   int64_t max_tokens);
+  Result<Buffer> allocate_bases();
+  Status share_out(const std::vector<LowRankChoice>& asked);
   Status allocate_tables(const std::vector<LowRankChoice>& choices,
                          const std::vector<KvRope>& ropes, int64_t max_tokens);
   Status find_bases(const QueryEnergy& queries, const ForEachPage& for_each_page);
@@ -87,6 +91,8 @@ class LowRankCodec {
   const Kernels& kernels_;
   ThreadPool& pool_;
   std::vector<LowRankLayer> layers_;  // per layer of the model
+  std::vector<LowRankChoice> choices_;
+  std::vector<LowRankSpectrum> spectra_;
   std::vector<Tables> tables_;
   std::vector<std::vector<float>> k_scales_;  // [n_kv_heads, head_dim / 2] per layer
   Buffer w_, tables_memory_, scratch_;

@@ -60,6 +60,11 @@ Result<std::vector<PageBytes>> PageTable::loose_pages() {
   return pages;
 }
 
+void PageTable::save_queries(SessionPoint& point) const {
+  point.query_sums = queries_.sums();
+  point.n_basis_tokens = n_basis_tokens_;
+}
+
 Status PageTable::load_newest(int64_t n_exact) {
   const int64_t sinks = std::min(sink_pages_, n_pages());
   TIERKV_RETURN_IF_ERROR(restore_from_flash(0, sinks));
@@ -84,6 +89,8 @@ Status PageTable::restore(const SessionPoint& point, int64_t n_tokens) {
   if (!status.ok()) {
     pages_.clear();
     next_extent_ = n_final_tokens_ = 0;
+  } else if (queries_.restore(point.query_sums) && point.n_basis_tokens <= n_tokens) {
+    n_basis_tokens_ = point.n_basis_tokens;
   }
   flash_.session->adopt(point, next_extent_);
   update_extents();

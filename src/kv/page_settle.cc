@@ -53,6 +53,7 @@ void PageTable::go_without(const Limits& before) {
   keep_copies(0);
   update_extents();
   if (tier1_pages_ > 0) return;
+  codecs_.clear();
   compressed_ = make_compressed_layout(layout_, {});
   low_rank_.reset();
 }
@@ -70,10 +71,10 @@ void PageTable::drop_pages(int64_t begin, int64_t end) {
 // to their originals when the codecs change.
 Status PageTable::set_codecs(const Plan& plan) {
   TIERKV_RETURN_IF_ERROR(check_low_rank(layout_, plan.codecs));
-  CompressedLayout wanted = make_compressed_layout(layout_, plan.codecs);
-  keep_copies(wanted == compressed_ ? copy_pages_ : 0);
+  const bool same = plan.codecs == codecs_;
+  keep_copies(same ? copy_pages_ : 0);
   if (count(PageTier::kCompressed) > 0) {
-    if (wanted == compressed_) return {};
+    if (same) return {};
     if (n_bound() > 0) {
       return internal_error("the codecs of pages without originals can't change");
     }
@@ -81,36 +82,52 @@ Status PageTable::set_codecs(const Plan& plan) {
       if (pages_[page].tier == PageTier::kCompressed) drop_to_flash(page);
     }
   }
-  if (wanted != compressed_) low_rank_.reset();
-  compressed_ = std::move(wanted);
+  if (!same) {
+    if (low_rank_ != nullptr) n_basis_tokens_ = 0;
+    low_rank_.reset();
+    codecs_ = plan.codecs;
+    compressed_ = make_compressed_layout(layout_, codecs_);
+  }
   if (plan.tier1_pages == 0 && copy_pages_ == 0) return {};
   if (codec_scratch_.empty()) {
     TIERKV_ASSIGN_OR_RETURN(codec_scratch_,
                             Buffer::allocate(budget_, MemoryKind::kScratch,
                                              codec_scratch_bytes(layout_, pool_.size())));
   }
-  const bool has_low_rank = largest_rank(compressed_.low_rank) > 0;
+  const bool has_low_rank = largest_rank(layout_, compressed_.low_rank) > 0;
   return has_low_rank && low_rank_ == nullptr ? start_low_rank() : Status();
 }
 
-// No page is compressed yet.
+// A query before there is a basis: it is to be found from all tokens, whatever was restored.
+void PageTable::count_queries(int layer, const float* q, int64_t n_tokens) {
+  n_basis_tokens_ = 0;
+  queries_.add(layer, q, n_tokens);
+}
+
+// No page is compressed yet. After the next turn of a saved session this finds the bases that were
+// there before: from the same tokens.
 Status PageTable::start_low_rank() {
   update_extents();
+  const int64_t n_tokens =
+      n_basis_tokens_ > 0 ? n_basis_tokens_ : n_final_tokens_ / kPageTokens * kPageTokens;
   TIERKV_ASSIGN_OR_RETURN(
       low_rank_, LowRankCodec::create(layout_, compressed_.low_rank, ropes_, queries_,
                                       flash_.max_tokens, budget_, kernels_, pool_,
-                                      [this](int layer, const LowRankCodec::PageVisitor& visit) {
-                                        return visit_pages(layer, visit);
+                                      [&](int layer, const LowRankCodec::PageVisitor& visit) {
+                                        return visit_pages(layer, n_tokens / kPageTokens, visit);
                                       }));
+  n_basis_tokens_ = n_tokens;
+  compressed_ = make_compressed_layout(layout_, codecs_, low_rank_->choices());
   return {};
 }
 
-// A layer's exact blocks of every whole page, in order: sums over them don't depend on tiers.
-Status PageTable::visit_pages(int layer, const LowRankCodec::PageVisitor& visit) {
+// A layer's exact blocks of the first n whole pages, in order: sums over them don't depend on
+// tiers.
+Status PageTable::visit_pages(int layer, int64_t n, const LowRankCodec::PageVisitor& visit) {
   size_t n_read = 0;
   int64_t extent = -1;
   const std::byte* payload = nullptr;
-  for (int64_t page = 0; page < n_final_tokens_ / kPageTokens; ++page) {
+  for (int64_t page = 0; page < n; ++page) {
     if (pages_[page].tier == PageTier::kExact) {
       visit(page, pages_[page].exact.data() + layout_.exact_offset[layer]);
       continue;

@@ -60,10 +60,10 @@ class PageTable {
   PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels, ThreadPool& pool,
             FlashOptions flash);
 
-  // What low-rank codecs need before settle(): how keys were rotated, per layer, and how large the
-  // queries are that meet them.
+  // What low-rank codecs need before settle(): how keys were rotated, per layer, and the queries
+  // [n_tokens, n_heads, head_dim] that meet them, layer by layer.
   void set_ropes(std::vector<KvRope> ropes) { ropes_ = std::move(ropes); }
-  QueryEnergy& queries() { return queries_; }
+  void count_queries(int layer, const float* q, int64_t n_tokens);
 
   // At most this many exact pages in RAM (more while their extents are being filled); older ones
   // move on. settle() sets the plan's.
@@ -93,6 +93,8 @@ class PageTable {
   // Waits until all whole extents have been written; the pages that are in none: what a point keeps
   // beside those.
   Result<std::vector<PageBytes>> loose_pages();
+  // What low-rank bases follow from, into a point.
+  void save_queries(SessionPoint& point) const;
 
   // Whether flash is in use: from then on the original of every page is kept, on flash or in RAM.
   bool uses_flash() const { return stream_ != nullptr; }
@@ -170,7 +172,7 @@ class PageTable {
   void stop_selective();
   void drop_pages(int64_t begin, int64_t end);
   Status start_low_rank();
-  Status visit_pages(int layer, const LowRankCodec::PageVisitor& visit);
+  Status visit_pages(int layer, int64_t n, const LowRankCodec::PageVisitor& visit);
   Status compress(int64_t page);
   Status compress_from_flash(int64_t begin, int64_t end);
   Status encode_from_flash(const std::vector<int64_t>& todo, PageTier tier);
@@ -212,6 +214,7 @@ class PageTable {
   const FlashOptions flash_;
 
   std::vector<Page> pages_;
+  std::vector<CodecId> codecs_;  // of the plan that Tier-1 is for
   CompressedLayout compressed_;
   std::unique_ptr<ExtentStream> stream_;
   std::unique_ptr<ExtentWriter> writer_;  // of stream_, there when it is
@@ -231,6 +234,7 @@ class PageTable {
   Buffer codec_scratch_;
   std::vector<KvRope> ropes_;
   QueryEnergy queries_;
+  int64_t n_basis_tokens_ = 0;  // that low_rank_ was found from, or is to be; 0: all there are
   std::unique_ptr<LowRankCodec> low_rank_;
 };
 

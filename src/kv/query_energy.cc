@@ -1,6 +1,12 @@
 #include "kv/query_energy.h"
 
+#include <algorithm>
+
 namespace tierkv {
+
+bool query_sums_plausible(std::span<const double> sums) {
+  return std::all_of(sums.begin(), sums.end(), [](double x) { return x >= 0 && x < 0x1p62; });
+}
 
 QueryEnergy::QueryEnergy(const KvLayout& layout) : layout_(layout) {
   for (const KvLayerShape& shape : layout.shapes) {
@@ -19,6 +25,35 @@ void QueryEnergy::add(int layer, const float* q, int64_t n_tokens) {
   }
   for (size_t i = 0; i < sums.size(); ++i) layers_[layer].squares[i] += sums[i];
   layers_[layer].n += n_tokens * shape.group();
+}
+
+size_t QueryEnergy::n_sums() const {
+  size_t n = 0;
+  for (const int layer : layout_.full_layers) n += layers_[layer].squares.size() + 1;
+  return n;
+}
+
+std::vector<double> QueryEnergy::sums() const {
+  std::vector<double> sums;
+  bool any = false;
+  for (const int layer : layout_.full_layers) {
+    const Sums& of_layer = layers_[layer];
+    sums.insert(sums.end(), of_layer.squares.begin(), of_layer.squares.end());
+    sums.push_back(static_cast<double>(of_layer.n));
+    any |= of_layer.n > 0;
+  }
+  return any && query_sums_plausible(sums) ? sums : std::vector<double>{};
+}
+
+bool QueryEnergy::restore(std::span<const double> sums) {
+  if (sums.size() != n_sums() || !query_sums_plausible(sums)) return false;
+  auto from = sums.begin();
+  for (const int layer : layout_.full_layers) {
+    Sums& to = layers_[layer];
+    for (double& square : to.squares) square = *from++;
+    to.n = static_cast<int64_t>(*from++);
+  }
+  return true;
 }
 
 std::vector<float> QueryEnergy::columns(int layer, RopePairing pairing) const {

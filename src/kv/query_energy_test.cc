@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace tierkv {
 namespace {
 
@@ -30,6 +32,37 @@ TEST(QueryEnergy, AveragesOverTokensHeadsAndPairs) {
 TEST(QueryEnergy, IsZeroWithoutQueries) {
   const KvLayout shapes = layout();
   EXPECT_EQ(QueryEnergy(shapes).columns(0, RopePairing::kHalves), std::vector<float>(8));
+}
+
+TEST(QueryEnergy, GoesOnFromItsSums) {
+  const KvLayout shapes = layout();
+  QueryEnergy whole(shapes), before(shapes), after(shapes);
+  EXPECT_TRUE(before.sums().empty());
+  std::vector<float> q(3 * 16);
+  for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i % 7);
+  whole.add(0, q.data(), 2);
+  before.add(0, q.data(), 2);
+  ASSERT_TRUE(after.restore(before.sums()));
+  whole.add(0, q.data() + 32, 1);
+  after.add(0, q.data() + 32, 1);
+  EXPECT_EQ(after.sums(), whole.sums());
+  EXPECT_EQ(after.columns(0, RopePairing::kHalves), whole.columns(0, RopePairing::kHalves));
+}
+
+TEST(QueryEnergy, RefusesSumsOfNoneOrOfAnotherLayout) {
+  const KvLayout shapes = layout();
+  QueryEnergy energy(shapes);
+  const float q[16] = {1};
+  energy.add(0, q, 1);
+  std::vector<double> sums = energy.sums();
+  for (const double wrong : {-1.0, 1e300, std::nan("")}) {
+    std::vector<double> others = sums;
+    others[3] = wrong;
+    EXPECT_FALSE(energy.restore(others));
+  }
+  EXPECT_FALSE(energy.restore(std::span(sums).first(8)));
+  EXPECT_FALSE(energy.restore({}));
+  EXPECT_EQ(energy.sums(), sums);
 }
 
 }  // namespace

@@ -127,10 +127,10 @@ TEST_F(SavedSession, AnExtentOfAnotherStateIsNoticed) {
 
 TEST_F(SavedSession, NewerVersionsAreUnsupported) {
   std::vector<std::byte> content = disk_.content;
-  content[geometry_->header() + 8] = std::byte{2};
+  content[geometry_->header() + 8] = std::byte{3};
   const auto session = parse(content);
   EXPECT_EQ(session.status().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(session.status().message(), HasSubstr("version 2, this build reads 1"));
+  EXPECT_THAT(session.status().message(), HasSubstr("version 3, this build reads 2"));
 }
 
 TEST_F(SavedSession, TruncatedAnywhereItIsRefusedOrAnEarlierState) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "kernels/attention.h"
+#include "kv/query_energy.h"
 
 namespace tierkv {
 namespace {
@@ -40,12 +41,13 @@ struct Record {
   uint32_t list_crc;
   uint64_t sequence;
   int64_t saved_at, n_tokens, n_answered;
-  // The list: numbers of 4 bytes, in this order.
+  // The list: numbers of 4 bytes, in this order, and then of 8.
   uint32_t n_listed, n_extents, n_crcs, n_full_pages, n_window_pages;
-  uint32_t reserved;
+  uint32_t n_query_sums;
   int64_t first_window_page;
+  int64_t n_basis_tokens;
 };
-static_assert(sizeof(Record) == 96);
+static_assert(sizeof(Record) == 104);
 
 // Both kinds of block have the checksum in the same place.
 constexpr size_t kCrcOffset = 12;
@@ -104,7 +106,6 @@ void append(std::vector<std::byte>& list, const void* data, size_t bytes) {
 
 template <typename T>
 void append(std::vector<std::byte>& list, const std::vector<T>& numbers) {
-  static_assert(sizeof(T) == sizeof(uint32_t));
   append(list, numbers.data(), numbers.size() * sizeof(T));
 }
 
@@ -116,8 +117,15 @@ std::vector<T> take(std::span<const std::byte>& list, uint32_t n) {
   return numbers;
 }
 
-uint64_t list_numbers(const Record& r) {
-  return uint64_t{r.n_listed} + r.n_extents + r.n_crcs + r.n_full_pages + r.n_window_pages;
+uint64_t list_bytes(const Record& r) {
+  const uint64_t numbers =
+      uint64_t{r.n_listed} + r.n_extents + r.n_crcs + r.n_full_pages + r.n_window_pages;
+  return numbers * sizeof(uint32_t) + r.n_query_sums * sizeof(double);
+}
+
+bool sums_are_sound(const SessionShape& shape, const std::vector<double>& sums) {
+  const bool sized = sums.empty() || static_cast<int64_t>(sums.size()) == shape.n_query_sums();
+  return sized && query_sums_plausible(sums);
 }
 
 }  // namespace
@@ -139,6 +147,12 @@ int64_t SessionShape::max_extents() const {
   return n_full_layers() == 0 ? 0 : max_tokens / extent_tokens();
 }
 
+// One for each dimension of K of a token, and one for each layer.
+int64_t SessionShape::n_query_sums() const {
+  constexpr uint64_t kBytesADimension = 2 * kPageTokens * sizeof(uint16_t);
+  return static_cast<int64_t>(full_page_bytes() / kBytesADimension) + n_full_layers();
+}
+
 Result<SessionGeometry> SessionGeometry::create(const SessionShape& shape) {
   TIERKV_ASSIGN_OR_RETURN(FlashGeometry flash, FlashGeometry::create(shape.flash));
   if (!sane(shape)) return invalid_argument("the shapes of the session make no sense");
@@ -146,7 +160,8 @@ Result<SessionGeometry> SessionGeometry::create(const SessionShape& shape) {
   const uint64_t numbers = static_cast<uint64_t>(shape.max_tokens + 1 + shape.max_extents() +
                                                  shape.max_extents() * shape.n_full_layers() +
                                                  shape.extent_pages + shape.max_window_pages);
-  geometry.list_bytes_ = whole_blocks(numbers * sizeof(uint32_t));
+  const uint64_t sums = static_cast<uint64_t>(shape.n_query_sums());
+  geometry.list_bytes_ = whole_blocks(numbers * sizeof(uint32_t) + sums * sizeof(double));
   const double bytes =
       static_cast<double>(shape.extent_pages) * static_cast<double>(shape.full_page_bytes()) +
       static_cast<double>(shape.max_window_pages) * static_cast<double>(shape.window_page_bytes);
@@ -209,6 +224,7 @@ std::vector<std::byte> encode_list(const SessionPoint& point) {
   append(list, point.crcs);
   append(list, point.full_page_crcs);
   append(list, point.window_page_crcs);
+  append(list, point.query_sums);
   list.resize(whole_blocks(list.size()));
   return list;
 }
@@ -230,8 +246,9 @@ void encode_record(const SessionShape& shape, const SessionPoint& point, int are
                    .n_crcs = static_cast<uint32_t>(point.crcs.size()),
                    .n_full_pages = static_cast<uint32_t>(point.full_page_crcs.size()),
                    .n_window_pages = static_cast<uint32_t>(point.window_page_crcs.size()),
-                   .reserved = 0,
-                   .first_window_page = point.first_window_page},
+                   .n_query_sums = static_cast<uint32_t>(point.query_sums.size()),
+                   .first_window_page = point.first_window_page,
+                   .n_basis_tokens = point.n_basis_tokens},
             block);
 }
 
@@ -246,7 +263,7 @@ Result<uint64_t> decode_record(const SessionShape& shape, int area,
     return damaged("a point of another session lies in it");
   }
   TIERKV_ASSIGN_OR_RETURN(const SessionGeometry geometry, SessionGeometry::create(shape));
-  const uint64_t bytes = whole_blocks(list_numbers(record) * sizeof(uint32_t));
+  const uint64_t bytes = whole_blocks(list_bytes(record));
   if (bytes > geometry.list_bytes()) return damaged("a point's list is absurdly long");
   return bytes;
 }
@@ -254,7 +271,7 @@ Result<uint64_t> decode_record(const SessionShape& shape, int area,
 Result<SessionPoint> decode_list(const SessionShape& shape, std::span<const std::byte> block,
                                  std::span<const std::byte> list) {
   const Record record = get_block<Record>(block);
-  if (list.size() < list_numbers(record) * sizeof(uint32_t)) {
+  if (list.size() < list_bytes(record)) {
     return internal_error("a point's list was read in part");
   }
   if (crc32c(list) != record.list_crc) return damaged("the checksum of a point's list is wrong");
@@ -269,6 +286,8 @@ Result<SessionPoint> decode_list(const SessionShape& shape, std::span<const std:
   point.crcs = take<uint32_t>(list, record.n_crcs);
   point.full_page_crcs = take<uint32_t>(list, record.n_full_pages);
   point.window_page_crcs = take<uint32_t>(list, record.n_window_pages);
+  point.query_sums = take<double>(list, record.n_query_sums);
+  point.n_basis_tokens = record.n_basis_tokens;
   TIERKV_RETURN_IF_ERROR(check_point(shape, point));
   return point;
 }
@@ -297,6 +316,11 @@ Status check_point(const SessionShape& shape, const SessionPoint& point) {
   if (n_window > shape.max_window_pages || !between(point.first_window_page, 0, n_pages) ||
       point.first_window_page + n_window != (window ? n_pages : 0)) {
     return damaged("a point's window does not match its tokens");
+  }
+  if (!sums_are_sound(shape, point.query_sums) ||
+      !between(point.n_basis_tokens, 0, point.n_tokens) ||
+      point.n_basis_tokens % kPageTokens != 0) {
+    return damaged("a point's sums over queries make no sense");
   }
   const std::set<uint32_t> distinct(point.slots.begin(), point.slots.end());
   if (distinct.size() != point.slots.size() ||

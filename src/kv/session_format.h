@@ -15,7 +15,7 @@
 
 namespace tierkv {
 
-inline constexpr uint32_t kSessionVersion = 1;
+inline constexpr uint32_t kSessionVersion = 2;
 inline constexpr int64_t kMaxSessionTokens = 1 << 24;
 inline constexpr size_t kMaxModelName = 255;
 
@@ -34,7 +34,8 @@ struct SessionShape {
   uint64_t full_page_bytes() const;  // of all full-attention layers
   int64_t n_full_layers() const;
   int64_t extent_tokens() const;
-  int64_t max_extents() const;  // of a point, a layer
+  int64_t max_extents() const;   // of a point, a layer
+  int64_t n_query_sums() const;  // of a point that has them
   // Slots that suffice for every area's point and for what is in RAM.
   int64_t slots_needed() const { return (n_areas + 1) * max_extents() + 1; }
 };
@@ -49,6 +50,10 @@ struct SessionPoint {
   std::vector<uint32_t> crcs;     // of their payloads, [extent][full-attention layer]
   int64_t first_window_page = 0;  // window-only layers: pages from here to the last token's
   std::vector<uint32_t> full_page_crcs, window_page_crcs;  // of the pages in the point's area
+  // What the bases of the low-rank codec follow from (kv/query_energy.h), and the tokens that they
+  // were found from. Nothing and 0: there are none.
+  std::vector<double> query_sums;
+  int64_t n_basis_tokens = 0;
 };
 
 // Where things lie, from a shape that was checked once.

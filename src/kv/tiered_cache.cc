@@ -34,7 +34,7 @@ TieredCache::TieredCache(const KvLayout& layout, MemoryBudget& budget, const Ker
       attention_(std::move(attention)) {}
 
 Status TieredCache::settle(const Plan& plan) {
-  if (largest_rank(low_rank_choices(layout_, plan.codecs)) > largest_rank_) {
+  if (largest_rank(layout_, low_rank_choices(layout_, plan.codecs)) > largest_rank_) {
     return internal_error("the cache was not made for a plan of such a rank");
   }
   return table_.settle(plan);
@@ -80,7 +80,7 @@ Status TieredCache::attend(int layer, const float* q, const float* k, const floa
   store(layer, k, v);
   table_.pump();
   if (largest_rank_ > 0 && layout_.is_full(layer) && table_.low_rank() == nullptr) {
-    table_.queries().add(layer, q, chunk_);
+    table_.count_queries(layer, q, chunk_);
   }
   return attention_.attend(*this, layer, length_, chunk_, q, out);
 }

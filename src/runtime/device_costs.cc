@@ -24,7 +24,9 @@ constexpr int kVersion = 1;
 // (docs/decisions.md, "default costs").
 constexpr double kExactSecondsPerByte = 1.0 / 12e9;
 constexpr double kCodeSecondsPerByte = 1.0 / 8e9;
-constexpr double kRebuildSecondsPerProduct = 1.0 / 40e9;
+// Low rank, by the products of rank and head_dim that rebuild a key; what else attention does is in
+// it (bench_low_rank: 40e9 a second on each of two cores).
+constexpr double kRebuildSecondsPerProduct = 1.0 / 80e9;
 
 double seconds_of(uint64_t block_bytes, double per_byte) {
   return static_cast<double>(block_bytes) / kPageTokens * per_byte;

@@ -24,7 +24,8 @@ int64_t context_of(const Engine& engine, const SessionOptions& options) {
 }
 
 int64_t requested_rank(const Engine& engine, const SessionOptions& options) {
-  return largest_rank(low_rank_choices(engine.kv_layout(), options.request.kv.codecs));
+  const KvLayout& layout = engine.kv_layout();
+  return largest_rank(layout, low_rank_choices(layout, options.request.kv.codecs));
 }
 
 uint64_t codec_scratch(Engine& engine, const SessionOptions& options, int64_t chunk) {
