@@ -21,11 +21,14 @@ AccuracyModel default_accuracy() {
 
 namespace {
 
-// All heads at so much of K and V's rank: the larger of the same two models', rounded up.
-double low_rank_kld(int permille) {
-  if (permille >= 750) return 5e-4;
-  if (permille >= 500) return 4e-3;
-  return permille >= 375 ? 0.02 : 0.1;
+// All heads at so much of K and V's rank: the most that a text costs SmolLM2 or Gemma 3 270M, and
+// what rounding latents to int8 adds (docs/decisions.md, "Low-rank codec"); a guess below 25 %.
+double low_rank_kld(CodecId codec) {
+  const double rounding = codec.latent_bits == 8 ? 1.2e-3 : 0;
+  if (codec.rank_permille >= 750) return 2e-4 + rounding;
+  if (codec.rank_permille >= 500) return 4e-3 + rounding;
+  if (codec.rank_permille >= 375) return 0.0125 + rounding;
+  return (codec.rank_permille >= 250 ? 0.04 : 0.2) + rounding;
 }
 
 }  // namespace
@@ -33,7 +36,7 @@ double low_rank_kld(int permille) {
 double head_kld(const AccuracyModel& model, size_t head, size_t n_heads, CodecId codec) {
   if (codec == CodecId{}) return 0;
   const double share = 1 / static_cast<double>(n_heads);
-  if (codec.is_low_rank()) return low_rank_kld(codec.rank_permille) * share;
+  if (codec.is_low_rank()) return low_rank_kld(codec) * share;
   const HeadSensitivity sensitivity =
       model.heads.empty()
           ? HeadSensitivity{model.every_model.k * share, model.every_model.v * share}

@@ -127,5 +127,18 @@ TEST(AccuracyFit, NoiseNeverMakesFewerBitsBetter) {
   EXPECT_EQ(fitted.reach, default_accuracy().reach);  // nothing to fit it to
 }
 
+TEST(Accuracy, LessRankAndFewerBitsCostMore) {
+  const AccuracyModel model = default_accuracy();
+  double last = 0;
+  for (const uint16_t permille : {1000, 750, 500, 375, 250, 100}) {
+    const auto kld = [&](uint8_t bits) {
+      return 3 * head_kld(model, 0, 3, {.rank_permille = permille, .latent_bits = bits});
+    };
+    EXPECT_GE(kld(16), last) << permille;
+    EXPECT_GT(kld(8), kld(16)) << permille;
+    last = kld(16);
+  }
+}
+
 }  // namespace
 }  // namespace tierkv
