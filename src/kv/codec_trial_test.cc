@@ -116,7 +116,9 @@ TEST(CodecTrial, SidesAndHeadsAreApart) {
   for (const std::vector<float>& out : {k, v}) {
     for (size_t i = 0; i < before.size(); ++i) {
       const bool touched = i / layer == 1 && i / 64 % 6 >= 3;  // layer 1, queries of KV head 1
-      if (!touched) ASSERT_EQ(out[i], before[i]) << i;
+      if (!touched) {
+        ASSERT_EQ(out[i], before[i]) << i;
+      }
     }
   }
 }
