@@ -249,7 +249,7 @@ class Budget(Case):
 
     def test_the_plan_foretells_what_is_in_use(self):
         document = ("-f", self.text("policy", 5000), "-p", "Go on.", "-n", 40, "--ignore-eos", "--flash", self.flash)
-        for model, more in ((SMOL, ()), (SMOL, ("--ram", "135M")), (SMOL, ("--kv", "exact")), (SMOL, ("--kv", "flash")),
+        for model, more in ((SMOL, ()), (SMOL, ("--ram", "140M")), (SMOL, ("--kv", "exact")), (SMOL, ("--kv", "flash")),
                             (GEMMA, ("--quality", "compact")), (GEMMA, ("--kv", "flash"))):
             out = run_json(*document, *more, model=model)
             used = sum(out["bytes"][tier] for tier in ("tier0", "tier1", "staging"))

@@ -185,11 +185,13 @@ uint64_t expected_kv_bytes(const KvLayout& layout, const PlanInput& input, const
   const int64_t pages = pages_for(input.total_tokens);
   const int64_t full = input.total_tokens / kPageTokens;
   const int64_t extents_end = full / input.extent_pages * input.extent_pages;
-  const int64_t end = std::max(std::min(pages - plan.window_pages, full), plan.sink_pages);
+  int64_t end = std::max(std::min(pages - plan.window_pages, full), plan.sink_pages);
+  if (plan.flash || input.flash_in_use) {  // no page moves on before its extent is whole
+    end = std::max(std::min(end, extents_end), plan.sink_pages);
+  }
   const int64_t tier1_end = std::min(plan.sink_pages + plan.tier1_pages, end);
   const int64_t compressed = std::max<int64_t>(tier1_end - plan.sink_pages, 0);
-  const int64_t offloaded =
-      plan.flash ? std::max<int64_t>(std::min(end, extents_end) - tier1_end, 0) : 0;
+  const int64_t offloaded = plan.flash ? end - tier1_end : 0;
   // A window that begins within a page reaches into one more.
   const int64_t window_pages = std::min(pages, pages_for(layout.max_window) + 1);
   uint64_t bytes = window_pages * layout.window_page_bytes;
