@@ -19,6 +19,7 @@ struct BenchFlags {
   KvFlags kv;
   TraceFlag trace;
   int repetitions = 5;
+  int64_t max_chunk = 0;
   bool no_roofs = false, no_warmup = false;
 
   bool prints_json() const { return output == "json" || output == "jsonl"; }
@@ -95,6 +96,7 @@ Result<BenchPlan> make_plan(const BenchFlags& flags) {
   if (plan.threads.empty()) plan.threads = {ThreadPool::available_cpus()};
   TIERKV_ASSIGN_OR_RETURN(plan.options.request, flags.kv.request());
   plan.options.repetitions = flags.repetitions;
+  plan.options.max_chunk = flags.max_chunk;
   plan.options.warmup = !flags.no_warmup;
   plan.options.disk_roof = !flags.no_roofs;
   plan.trace = flags.trace;
@@ -200,6 +202,11 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench->add_option("-r,--repetitions", flags->repetitions, "repetitions of each test")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  bench
+      ->add_option(
+          "-u,--ubatch-size", flags->max_chunk,
+          "most tokens of a prompt to read at once (default: what the RAM allows, up to 512)")
+      ->check(CLI::Range(1, 512));
   bench->add_option("-o,--output", flags->output, "output format")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str();

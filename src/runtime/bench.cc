@@ -28,6 +28,7 @@ SessionOptions session_options(const BenchTest& test, const BenchOptions& option
   session.request = options.request;
   session.request.n_prompt = test.n_depth + test.n_prompt;
   session.request.n_expected = std::max<int64_t>(test.n_gen, 1);
+  session.max_chunk = options.max_chunk;
   session.trace = options.trace;
   return session;
 }

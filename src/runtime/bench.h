@@ -29,6 +29,7 @@ struct BenchOptions {
   // and so is the depth before it.
   KvRequest request;
   int repetitions = 5;
+  int64_t max_chunk = 0;   // as SessionOptions has it
   bool warmup = true;      // once before, without the depth, as llama-bench does
   bool disk_roof = true;   // measure the disk around each repetition that generates over flash
   Trace* trace = nullptr;  // of the measured session
