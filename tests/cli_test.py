@@ -516,17 +516,21 @@ class Sessions(Case):
         self.assertLess(out["session"]["n_resumed"], 10)
         self.assertEqual(out["tokens"], ask("In short:")["tokens"])
 
-    def test_a_chat_goes_on_in_another_process(self):
-        lines = ["My cat is called Zanzibar.", "Write a short poem about it.", "What is the name of my cat?"]
+    def chat_in_two_processes(self, lines, n_first, *options):
+        """They say what one process says of all lines; the second goes on from the session."""
         def chat(lines, *more):
-            process = tierkv("chat", "-m", SMOL, "--temp", 0, "-n", 40, *more, stdin="\n".join(lines).encode())
+            process = tierkv("chat", "-m", SMOL, "--temp", 0, *options, *more, stdin="\n".join(lines).encode())
             self.assertEqual(process.returncode, 0, process.err)
             return process
         whole = chat(lines).out
-        first = chat(lines[:2], "--session", self.file).out
-        second = chat(lines[2:], "--session", self.file)
+        first = chat(lines[:n_first], "--session", self.file).out
+        second = chat(lines[n_first:], "--session", self.file)
         self.assertEqual(first + second.out, whole)
         self.assertIn("going on after", second.err)
+
+    def test_a_chat_goes_on_in_another_process(self):
+        lines = ["My cat is called Zanzibar.", "Write a short poem about it.", "What is the name of my cat?"]
+        self.chat_in_two_processes(lines, 2, "-n", 40)
         out = run_json("-p", "And what was my name?", "-n", 4, "--session", self.file)
         self.assertGreater(out["session"]["n_resumed"], 100)
         self.assertLess(out["timings"]["prompt_n"], 40)
@@ -536,16 +540,7 @@ class Sessions(Case):
         """They were found from the first prompt, and a page has come since."""
         document = " ".join(self.document.read_text().split())
         lines = [document + " What is this about?", "Who wrote it?"]
-        def chat(lines, *more):
-            process = tierkv("chat", "-m", SMOL, "--temp", 0, "-n", 100, "--kv", "lr50", *more,
-                             stdin="\n".join(lines).encode())
-            self.assertEqual(process.returncode, 0, process.err)
-            return process
-        whole = chat(lines).out
-        first = chat(lines[:1], "--session", self.file).out
-        second = chat(lines[1:], "--session", self.file)
-        self.assertEqual(first + second.out, whole)
-        self.assertIn("going on after", second.err)
+        self.chat_in_two_processes(lines, 1, "-n", 100, "--kv", "lr50")
 
     def test_resuming_stays_in_the_budget(self):
         self.document = self.text("policy", 12000)

@@ -30,10 +30,10 @@ struct KvFlags {
   std::string costs = "auto", profile;
   bool no_flash = false;
 
-  void add_to(CLI::App& app);  // all but the profile: add_profile_flag
-  Result<KvRequest> request() const;
+  void add_to(CLI::App& app);  // all but the profile (add_profile_flag) and the next
   // --flash-read and --flash-copy: of the subcommands that decode.
   void add_flash_read_to(CLI::App& app);
+  Result<KvRequest> request() const;
   // The same with the model's profile, if there is one.
   Result<KvRequest> request(const Engine& engine) const;
   // What decoding costs here, for `request`, as --costs says; the engine is loaded.

@@ -75,17 +75,9 @@ ExtentStream::Slot* ExtentStream::take_free() {
   return nullptr;
 }
 
-// A buffer whose content will not be asked for before the ring has gone round.
-ExtentStream::Slot* ExtentStream::take_stale() {
-  for (Slot& slot : slots_) {
-    if (slot.use != Use::kRead || distance(slot) < slots_.size()) continue;
-    if (!store_->done(slot.ticket)) continue;
-    store_->discard(slot.ticket);
-    slot.use = Use::kFree;
-    return &slot;
-  }
-  return nullptr;
-}
+// A buffer that has been read and whose content will not be asked for before the ring has gone
+// round.
+ExtentStream::Slot* ExtentStream::take_stale() { return take_later_than(slots_.size() - 1); }
 
 // The buffer whose content will be asked for last.
 ExtentStream::Slot* ExtentStream::take_last() {
@@ -111,11 +103,6 @@ ExtentStream::Slot* ExtentStream::take_later_than(size_t distance) {
     return &slot;
   }
   return nullptr;
-}
-
-size_t ExtentStream::place_of(int layer) const {
-  const auto& layers = layout_.full_layers;
-  return static_cast<size_t>(std::find(layers.begin(), layers.end(), layer) - layers.begin());
 }
 
 size_t ExtentStream::n_in_a_pass() const {
@@ -158,7 +145,7 @@ void ExtentStream::set_extents(std::vector<std::vector<int64_t>> of_layers) {
 }
 
 void ExtentStream::set_layer_extents(int layer, std::vector<int64_t> extents) {
-  const size_t place = place_of(layer);
+  const size_t place = layout_.full_place(layer);
   extents_[place] = std::move(extents);
   next_ = {place, 0};
   if (n_in_a_pass() == 0) return;
@@ -167,7 +154,7 @@ void ExtentStream::set_layer_extents(int layer, std::vector<int64_t> extents) {
 }
 
 Result<const std::byte*> ExtentStream::next(int layer, size_t index) {
-  const size_t place = place_of(layer);
+  const size_t place = layout_.full_place(layer);
   if (place == extents_.size() || index >= extents_[place].size()) {
     return internal_error("asked for a flash extent that is not there");
   }

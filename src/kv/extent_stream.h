@@ -93,7 +93,6 @@ class ExtentStream {
   Slot* take_stale();
   Slot* take_last();
   Slot* take_later_than(size_t distance);
-  size_t place_of(int layer) const;
   size_t n_in_a_pass() const;
   Position after(Position position) const;
   size_t distance(const Slot& slot) const;

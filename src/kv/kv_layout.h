@@ -3,6 +3,7 @@
 // window-only layers, whose pages are dropped once no query can see them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -36,6 +37,11 @@ struct KvLayout {
   uint64_t layer_page_bytes(int layer) const {
     return static_cast<uint64_t>(shapes[layer].n_kv_heads *
                                  exact_block_bytes(shapes[layer].head_dim));
+  }
+  // Where a layer is in full_layers; their number if it is not there.
+  size_t full_place(int layer) const {
+    return static_cast<size_t>(std::find(full_layers.begin(), full_layers.end(), layer) -
+                               full_layers.begin());
   }
   // Most pages of the window-only layers that a chunk of n_tokens can need at once.
   int64_t window_pages(int64_t chunk_tokens) const {

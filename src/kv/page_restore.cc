@@ -5,19 +5,12 @@
 #include "kv/page_table.h"
 
 namespace tierkv {
-namespace {
-
-size_t place_of(const std::vector<int>& layers, int layer) {
-  return static_cast<size_t>(std::find(layers.begin(), layers.end(), layer) - layers.begin());
-}
-
-}  // namespace
 
 // In a saved session each extent must also be the one that the session's point means.
 Result<const std::byte*> PageTable::read_extent(int layer, size_t index) {
   TIERKV_ASSIGN_OR_RETURN(const std::byte* payload, stream_->next(layer, index));
   if (flash_.session == nullptr) return payload;
-  const size_t full_layer = place_of(layout_.full_layers, layer);
+  const size_t full_layer = layout_.full_place(layer);
   const int64_t extent = (selective_ != nullptr ? chosen_[layer] : extents_)[index];
   if (extent_crc({payload - kFlashBlock, kFlashBlock}) == flash_.session->crc(extent, full_layer)) {
     return payload;

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/fault_file.h"
-#include "kv/flash_test_util.h"
+#include "kv/flash_way_test_util.h"
 #include "kv/tiered_test_util.h"
 
 namespace tierkv {
@@ -20,28 +20,9 @@ constexpr CodecId kCodec = {4, 3};
 constexpr int64_t kPrompt = 26 * kPageTokens - 40;
 constexpr double kAll = 0, kSome = 7.5e-4, kNone = 1e30;  // budgets
 
-struct Way {
-  FlashBackend backend;
-  FlashOverlap overlap;
-};
-
-std::vector<Way> all_ways() {
-  std::vector<Way> ways;
-  for (const FlashBackend backend : available_backends()) {
-    ways.push_back({backend, FlashOverlap::kOn});
-    ways.push_back({backend, FlashOverlap::kOff});
-  }
-  return ways;
-}
-
-class SelectiveAttention : public ::testing::TestWithParam<Way> {
+class SelectiveAttention : public ::testing::TestWithParam<FlashWay> {
  protected:
-  FlashOptions options() const {
-    FlashOptions options;
-    options.backend = GetParam().backend;
-    options.overlap = GetParam().overlap;
-    return options;
-  }
+  FlashOptions options() const { return GetParam().options(); }
   Plan plan(double kld_budget, int64_t copies = 1000) const {
     Plan plan = plan_of(layout_, 1, 2, 0, kCodec, true);
     plan.copies = {copies, kld_budget, std::vector<double>(plan.codecs.size(), 1e-3)};
@@ -79,11 +60,8 @@ class SelectiveAttention : public ::testing::TestWithParam<Way> {
   Sequence sequence_{shapes_, 2400};
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, SelectiveAttention, ::testing::ValuesIn(all_ways()),
-                         [](const auto& info) {
-                           return std::string(flash_backend_name(info.param.backend)) +
-                                  (info.param.overlap == FlashOverlap::kOn ? "" : "_no_overlap");
-                         });
+INSTANTIATE_TEST_SUITE_P(Ways, SelectiveAttention, ::testing::ValuesIn(all_flash_ways()),
+                         flash_way_name);
 
 TEST_P(SelectiveAttention, EverythingReadIsTheExactCache) {
   EXPECT_EQ(outputs(plan(kAll), 40), outputs(exact_plan(), 40));

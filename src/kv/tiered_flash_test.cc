@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/fault_file.h"
-#include "kv/flash_test_util.h"
+#include "kv/flash_way_test_util.h"
 #include "kv/tiered_test_util.h"
 
 namespace tierkv {
@@ -18,34 +18,12 @@ using Outputs = std::vector<std::vector<float>>;
 constexpr uint64_t kNoLimit = MemoryBudget::kUnlimited;
 constexpr AttentionMath kMath = AttentionMath::kBf16;
 
-struct Way {
-  FlashBackend backend;
-  FlashOverlap overlap;
-};
-
-std::vector<Way> all_ways() {
-  std::vector<Way> ways;
-  for (const FlashBackend backend : available_backends()) {
-    ways.push_back({backend, FlashOverlap::kOn});
-    ways.push_back({backend, FlashOverlap::kOff});
-  }
-  return ways;
-}
-
-class TieredFlash : public ::testing::TestWithParam<Way> {
+class TieredFlash : public ::testing::TestWithParam<FlashWay> {
  protected:
-  FlashOptions options() const {
-    FlashOptions options;
-    options.backend = GetParam().backend;
-    options.overlap = GetParam().overlap;
-    return options;
-  }
+  FlashOptions options() const { return GetParam().options(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, TieredFlash, ::testing::ValuesIn(all_ways()), [](const auto& info) {
-  return std::string(flash_backend_name(info.param.backend)) +
-         (info.param.overlap == FlashOverlap::kOn ? "" : "_no_overlap");
-});
+INSTANTIATE_TEST_SUITE_P(Ways, TieredFlash, ::testing::ValuesIn(all_flash_ways()), flash_way_name);
 
 TEST_P(TieredFlash, ChangesNoBit) {
   const auto shapes = shapes_for(2, 1);
@@ -122,11 +100,8 @@ class TieredFlashFault : public TieredFlash {
   std::optional<Rig> rig_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Ways, TieredFlashFault, ::testing::ValuesIn(all_ways()),
-                         [](const auto& info) {
-                           return std::string(flash_backend_name(info.param.backend)) +
-                                  (info.param.overlap == FlashOverlap::kOn ? "" : "_no_overlap");
-                         });
+INSTANTIATE_TEST_SUITE_P(Ways, TieredFlashFault, ::testing::ValuesIn(all_flash_ways()),
+                         flash_way_name);
 
 TEST_P(TieredFlashFault, ADirectoryThatDoesNotServeLeavesRamAsItWas) {
   plan_.fail_create = true;
