@@ -168,7 +168,7 @@ Result<const std::byte*> ExtentStream::next(int layer, size_t index) {
     slot = take_free();
     if (slot == nullptr) slot = take_last();
     if (slot == nullptr) return internal_error("the staging ring is full of writes");
-    start_read(*slot, layer, extent);
+    start_read(*slot, layer, extent, ReadNeed::kNow);
   }
   read_ahead();
   const Status status = store_->wait(slot->ticket);
@@ -183,9 +183,9 @@ Result<const std::byte*> ExtentStream::next(int layer, size_t index) {
   return buffer(*slot).data() + kFlashBlock;
 }
 
-void ExtentStream::start_read(Slot& slot, int layer, int64_t extent) {
+void ExtentStream::start_read(Slot& slot, int layer, int64_t extent, ReadNeed need) {
   slot = {Use::kRead, layer, extent, 0};
-  slot.ticket = store_->start_read(layer, extent, buffer(slot));
+  slot.ticket = store_->start_read(layer, extent, buffer(slot), need);
 }
 
 void ExtentStream::read_ahead() {
@@ -200,7 +200,7 @@ void ExtentStream::read_ahead() {
     if (slot == nullptr && count(Use::kRead) + count(Use::kHeld) < most_reads()) slot = take_free();
     if (slot == nullptr) slot = take_later_than(i);
     if (slot == nullptr) return;
-    start_read(*slot, layer, extent);
+    start_read(*slot, layer, extent, ReadNeed::kLater);
   }
 }
 

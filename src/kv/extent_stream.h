@@ -96,7 +96,7 @@ class ExtentStream {
   size_t n_in_a_pass() const;
   Position after(Position position) const;
   size_t distance(const Slot& slot) const;
-  void start_read(Slot& slot, int layer, int64_t extent);
+  void start_read(Slot& slot, int layer, int64_t extent, ReadNeed need);
   void read_ahead();
   void drop_reads();
 

@@ -36,16 +36,17 @@ FlashStore::Ticket FlashRequests::start_write(int layer, int64_t extent,
   return start(IoKind::kWrite, layer, extent, buffer);
 }
 
-FlashStore::Ticket FlashRequests::start_read(int layer, int64_t extent,
-                                             std::span<std::byte> buffer) {
-  return start(IoKind::kRead, layer, extent, buffer);
+FlashStore::Ticket FlashRequests::start_read(int layer, int64_t extent, std::span<std::byte> buffer,
+                                             ReadNeed need) {
+  return start(IoKind::kRead, layer, extent, buffer, need);
 }
 
 FlashStore::Ticket FlashRequests::start(IoKind kind, int layer, int64_t extent,
-                                        std::span<std::byte> buffer) {
+                                        std::span<std::byte> buffer, ReadNeed need) {
   Status refused = check_place(layer, extent, buffer);
   const uint64_t offset = refused.ok() ? geometry_.offset(layer, extent) : 0;
-  Request request = {layer, extent, buffer, Transfer(kind, file_->name(), offset, buffer), {}};
+  Request request = {layer, extent, buffer, Transfer(kind, file_->name(), offset, buffer),
+                     need,  {}};
   const std::lock_guard lock(mutex_);
   if (refused.ok()) refused = check_order_locked(request);
   const Ticket ticket = ++last_ticket_;
@@ -157,7 +158,7 @@ Status FlashRequests::wait(Ticket ticket) {
   const bool read = request->transfer.kind() == IoKind::kRead;
   if (read) ++stats_.asked;
   if (request->done) {
-    if (read && request->status.ok()) ++stats_.hits;
+    if (read && request->need == ReadNeed::kLater && request->status.ok()) ++stats_.hits;
   } else {
     const TraceScope scope(trace_, read ? "wait for read" : "wait for write", request->layer,
                            request->extent);

@@ -23,7 +23,7 @@ class FlashRequests : public FlashStore {
                 const FlashStoreOptions& options);
 
   Ticket start_write(int layer, int64_t extent, std::span<std::byte> buffer) override;
-  Ticket start_read(int layer, int64_t extent, std::span<std::byte> buffer) override;
+  Ticket start_read(int layer, int64_t extent, std::span<std::byte> buffer, ReadNeed need) override;
   Status wait(Ticket ticket) override;
   void discard(Ticket ticket) override;
   bool done(Ticket ticket) const override;
@@ -35,6 +35,7 @@ class FlashRequests : public FlashStore {
     int64_t extent;
     std::span<std::byte> buffer;
     Transfer transfer;
+    ReadNeed need;  // of a read
     Status status;
     bool done = false;
     bool claimed = false;  // somebody is in wait() for it
@@ -59,7 +60,8 @@ class FlashRequests : public FlashStore {
  private:
   using Requests = std::unordered_map<Ticket, Request>;
 
-  Ticket start(IoKind kind, int layer, int64_t extent, std::span<std::byte> buffer);
+  Ticket start(IoKind kind, int layer, int64_t extent, std::span<std::byte> buffer,
+               ReadNeed need = ReadNeed::kLater);
   Status check_place(int layer, int64_t extent, std::span<const std::byte> buffer) const;
   Status check_order_locked(const Request& request) const;
   Request* claim_locked(Ticket ticket);

@@ -37,7 +37,7 @@ struct FlashStats {
   uint64_t bytes_written = 0, bytes_read = 0;  // that arrived
   int64_t reads = 0, writes = 0;               // that the disk has answered
   int64_t asked = 0;                           // reads that were waited for
-  int64_t hits = 0;                            // of these, found there already
+  int64_t hits = 0;                            // of these, asked for ahead and there already
   double stall_seconds = 0;                    // spent in wait() for reads
   // Of selective reading (kv/selective_read.h): extents that were judged, and those left alone.
   int64_t judged = 0, skipped = 0;
@@ -81,6 +81,9 @@ struct FlashStoreOptions {
   Trace* trace = nullptr;  // where reads and writes are noted, if not null
 };
 
+// kLater: read ahead. kNow: somebody waits for it, so it is no hit, however fast it comes.
+enum class ReadNeed : uint8_t { kLater, kNow };
+
 class FlashStore {
  public:
   using Ticket = uint64_t;
@@ -106,7 +109,8 @@ class FlashStore {
   static Result<FlashLayout> read_layout(File& file);
 
   virtual Ticket start_write(int layer, int64_t extent, std::span<std::byte> buffer) = 0;
-  virtual Ticket start_read(int layer, int64_t extent, std::span<std::byte> buffer) = 0;
+  virtual Ticket start_read(int layer, int64_t extent, std::span<std::byte> buffer,
+                            ReadNeed need = ReadNeed::kLater) = 0;
 
   // The memory that requests will use, if it is known: the kernel then maps it once and not for
   // each of them. At most once, before any start_*; the memory must outlive the store.

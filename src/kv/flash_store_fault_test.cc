@@ -58,7 +58,7 @@ class FlashFault : public ::testing::TestWithParam<FlashBackend> {
   }
   Status read(int layer, int64_t extent) {
     std::memset(buffer_.all().data(), 0xee, kBuffer);
-    return store_->wait(store_->start_read(layer, extent, buffer_.all()));
+    return store_->wait(store_->start_read(layer, extent, buffer_.all(), ReadNeed::kNow));
   }
   bool holds(int layer, int64_t extent) {
     return payload_matches(buffer_.all(), kPayload, layer, extent);
@@ -234,7 +234,7 @@ TEST_P(FlashFault, AnErrorAmidMany) {
 TEST_P(FlashFault, SlowDiskIsOnlySlow) {
   open();
   ASSERT_TRUE(write(0, 0).ok());
-  plan_.delay_us = 20000;
+  plan_.delay_us = 100000;
   ASSERT_TRUE(read(0, 0).ok());
   EXPECT_TRUE(holds(0, 0));
   EXPECT_GT(store_->stats().stall_seconds, 0.01);
