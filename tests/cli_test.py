@@ -1018,6 +1018,7 @@ class Plan(Case):
             self.assertLessEqual(step["plan"]["ram_bytes"], step["ram_budget_bytes"])
         for step in out["by_quality"]:
             self.assertLessEqual(step["plan"]["kld"], step["kld_budget"] * (1 + 1e-9))
+            self.assertLessEqual(step["plan"]["codec_kld"], step["kld_budget"] / 2 * (1 + 1e-9))
         exact = tierkv("plan", "-m", SMOL, "--json", "--prompt-tokens", 6000, "--kv", "exact", "--ram",
                        out["by_ram"][-1]["name"], "--flash", self.flash)
         self.assertEqual(exact.returncode, 0, exact.err)  # the ladder ends where all exact fits

@@ -80,6 +80,7 @@ nlohmann::json brief_json(const Forecast& f) {
           {"codec_counts", codecs},
           {"bits_per_element", tier1_bits_per_element(f.input, f.plan)},
           {"kld", f.plan.kld},
+          {"codec_kld", f.plan.codec_kld},
           {"seconds_per_token", f.plan.seconds_per_token},
           {"kv_ram_bytes", f.plan.ram_bytes},
           {"ram_bytes", f.ram_bytes()}};
@@ -99,6 +100,7 @@ nlohmann::json plan_json(const PlanView& view) {
           {"expected_tokens", f.input.total_tokens - view.options.request.n_prompt},
           {"ram_budget_bytes", limit_json(f.ram_limit)},
           {"kld_budget", number(f.input.kld_budget)},
+          {"codec_kld_budget", number(codec_kld_budget(f.input))},
           {"prefill_chunk", f.chunk},
           {"costs_measured", view.options.request.costs.measured},
           {"accuracy", view.options.request.accuracy.source},

@@ -80,13 +80,15 @@ std::string codec_table(const KvLayout& layout, const Plan& plan) {
 std::string predicted_text(const PlanView& view) {
   const Forecast& f = view.study.plan;
   const KvRequest& request = view.options.request;
-  std::string text =
-      format("\npredicted\n  a token   %s (%s)\n  KLD       %s nats a token, allowed %s (%s)\n",
-             time_text(f.plan.seconds_per_token).c_str(),
-             request.costs.measured ? "as measured on this device"
-                                    : "default costs: nothing was measured on this device",
-             kld_text(f.plan.kld).c_str(), kld_text(f.input.kld_budget).c_str(),
-             accuracy_text(request.accuracy).c_str());
+  std::string text = format(
+      "\npredicted\n  a token   %s (%s)\n  KLD       %s nats a token, allowed %s (%s)\n"
+      "  codecs    KLD %s with all tokens in Tier-1, allowed %s\n",
+      time_text(f.plan.seconds_per_token).c_str(),
+      request.costs.measured ? "as measured on this device"
+                             : "default costs: nothing was measured on this device",
+      kld_text(f.plan.kld).c_str(), kld_text(f.input.kld_budget).c_str(),
+      accuracy_text(request.accuracy).c_str(), kld_text(f.plan.codec_kld).c_str(),
+      kld_text(codec_kld_budget(f.input)).c_str());
   text += format("  RAM       %s%s: weights %s, scratch %s, the process itself %s, KV %s\n",
                  mib_text(f.ram_bytes()).c_str(), ram_limit_text(f.ram_limit).c_str(),
                  mib_text(f.weight_bytes).c_str(), mib_text(f.scratch_bytes).c_str(),

@@ -18,6 +18,7 @@ void consider(const SplitProblem& problem, const Split& split, const Assignment&
               std::optional<Candidate>& best) {
   constexpr double kRounding = 1 + 1e-12;
   if (split.ram_bytes > problem.ram_bytes || split.kld > problem.kld_budget * kRounding) return;
+  if (split.tier1 > problem.min_tier1 && problem.kld > problem.codec_kld_budget) return;
   if (split.offloaded > 0 && !problem.flash_allowed) return;
   if (!best || better(split, best->split)) best = Candidate{split, codecs};
 }

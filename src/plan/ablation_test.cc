@@ -82,6 +82,7 @@ std::optional<Split> brute_force(PlanRule rule, const PlanInput& in) {
         const bool by_rule = rule == PlanRule::kUniform || exact == std::max(p.min_exact, fourth) ||
                              (codec == CodecId{} && tier1 == 0);
         if (!by_rule || split.ram_bytes > p.ram_bytes || split.kld > p.kld_budget) continue;
+        if (tier1 > 0 && p.kld > p.codec_kld_budget) continue;
         if (split.offloaded > 0 && !p.flash_allowed) continue;
         if (!best || better(split, *best)) best = split;
       }
@@ -94,6 +95,7 @@ std::optional<Split> brute_force(PlanRule rule, const PlanInput& in) {
 PlanInput random_input(RandomPlans& random) {
   PlanInput in = random.input(3, 4, 12);
   for (PlanHead& head : in.heads) head.exact_page_bytes = 128;
+  if (random.below(2) == 1) in.codec_kld_share = 0.125 + random.dyadic(8, 0.125);
   return in;
 }
 

@@ -62,8 +62,10 @@ Status validate(const PlanInput& in) {
     return invalid_argument("the speed of flash must be a positive number of bytes a second");
   }
   const bool reach_makes_sense = !in.reach || (in.reach->exponent >= 0 && in.reach->exponent <= 8);
-  if (!(in.kld_budget >= 0) || !is_amount(in.overlap_seconds) || !is_amount(in.step_seconds) ||
-      !reach_makes_sense || !std::all_of(in.heads.begin(), in.heads.end(), valid_head)) {
+  const bool share_makes_sense = !in.codec_kld_share || *in.codec_kld_share > 0;
+  if (!(in.kld_budget >= 0) || !share_makes_sense || !is_amount(in.overlap_seconds) ||
+      !is_amount(in.step_seconds) || !reach_makes_sense ||
+      !std::all_of(in.heads.begin(), in.heads.end(), valid_head)) {
     return invalid_argument("KLD and seconds must be numbers that are not negative");
   }
   if (!bytes_in_range(in)) return invalid_argument("the plan's sizes in bytes are absurdly large");
@@ -91,6 +93,7 @@ SplitProblem problem_without_codecs(const PlanInput& in) {
   p.ram_bytes = in.ram_bytes;
   p.fixed_bytes = in.fixed_bytes;
   p.kld_budget = in.kld_budget;
+  p.codec_kld_budget = codec_kld_budget(in);
   p.shares = shares_of(in, p.pages);
   p.flash_allowed = in.flash_allowed;
   p.overlap_seconds = in.overlap_seconds;
@@ -151,6 +154,7 @@ Plan to_plan(const PlanInput& in, const Split& split, const Assignment& codecs) 
   plan.flash = split.offloaded > 0;
   for (const CodecOption& option : codecs) {
     plan.codecs.push_back(split.tier1 > 0 ? option.codec : CodecId{});
+    if (split.tier1 > 0) plan.codec_kld += option.kld;
   }
   plan.n_compressed = split.tier1 * in.page_tokens;
   plan.n_offloaded = split.offloaded * in.page_tokens;
@@ -171,17 +175,18 @@ std::string needs(const PlanInput& in, uint64_t least) {
       format_size(least - in.ram_bytes).c_str(), format_size(in.ram_bytes).c_str());
 }
 
-// The quality that would fit without more RAM, as advice; empty when none does.
-std::string quality_advice(const PlanInput& in) {
-  std::optional<double> least;
-  chain_of(in).walk([&](const SplitProblem& problem, size_t) {
-    const std::optional<double> kld = least_kld_in_ram(problem);
-    if (kld && (!least || *kld < *least)) least = kld;
-  });
-  if (!least) return "";
+std::optional<Split> best_split(const PlanInput& in) {
+  std::optional<Split> best;
+  chain_of(in).walk([&](const SplitProblem& problem, size_t) { improve(problem, best); });
+  return best;
+}
+
+// The strictest quality that would fit without more RAM, as advice; empty when none does.
+std::string quality_advice(PlanInput in) {
   for (const Quality& quality : kQualities) {
-    if (*least <= quality.kld) {
-      return format(", or choose --quality %s (it takes a KLD of %.2g)", quality.name, *least);
+    in.kld_budget = quality.kld;
+    if (const std::optional<Split> split = best_split(in)) {
+      return format(", or choose --quality %s (it takes a KLD of %.2g)", quality.name, split->kld);
     }
   }
   return "";
@@ -228,6 +233,10 @@ Result<Plan> make_plan(const PlanInput& input) {
   });
   if (!best) return does_not_fit(input);
   return to_plan(input, *best, chain.assignment(best_number));
+}
+
+double codec_kld_budget(const PlanInput& input) {
+  return input.codec_kld_share ? *input.codec_kld_share * input.kld_budget : INFINITY;
 }
 
 uint64_t least_ram(const PlanInput& input) {

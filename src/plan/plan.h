@@ -60,6 +60,9 @@ struct PlanInput {
   int64_t min_sink_pages = 1;
   int64_t min_window_pages = 3;  // recent tokens kept exact, the page being filled included
   double kld_budget = 2e-3;      // nats a token
+  // The part of the budget that the codecs may cost with all tokens in Tier-1, however few lie
+  // there: kCodecKldShare (plan/quality.h) where it counts. Absent: no limit.
+  std::optional<double> codec_kld_share;
   // What a part of the tokens in Tier-1 costs of the heads' KLD. Absent: its share of all pages.
   // Else their KLD is of the setting in plan/reach.h, and the answer's tokens, the last
   // answer_tokens of all, are those that read Tier-1.
@@ -96,6 +99,7 @@ struct Plan {
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens
   uint64_t ram_bytes = 0;
   double kld = 0;
+  double codec_kld = 0;  // the codecs', with all tokens in Tier-1
   double seconds_per_token = 0;
 };
 
@@ -103,6 +107,9 @@ struct Plan {
 // then less KLD, then fewer bytes. float16 is an option of every head's Tier-1. When no plan fits
 // the answer is kResourceExhausted and says the least ram_bytes that would do.
 Result<Plan> make_plan(const PlanInput& input);
+
+// What Plan::codec_kld may be; infinite without a limit.
+double codec_kld_budget(const PlanInput& input);
 
 // The least PlanInput::ram_bytes for which make_plan succeeds.
 uint64_t least_ram(const PlanInput& input);

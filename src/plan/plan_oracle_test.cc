@@ -57,9 +57,10 @@ std::optional<Outcome> outcome(const PlanInput& in, const Sums& s, int64_t pages
   uint64_t ram = in.fixed_bytes + exact * s.exact_bytes + tier1 * s.codec_bytes;
   if (flash) ram += in.staging_bytes + in.extent_pages * s.exact_bytes;
   const double share = share_of(in, pages, tier1);
-  const bool kld_fits =
-      (in.reach ? share * s.kld <= in.kld_budget : tier1 * s.kld <= in.kld_budget * pages) ||
-      tier1 <= in.bound_tier1_pages;
+  const bool codecs_fit = !in.codec_kld_share || s.kld <= *in.codec_kld_share * in.kld_budget;
+  const bool kld_fits = (codecs_fit && (in.reach ? share * s.kld <= in.kld_budget
+                                                 : tier1 * s.kld <= in.kld_budget * pages)) ||
+                        tier1 <= in.bound_tier1_pages;
   if (ram > in.ram_bytes || !kld_fits || (flash && !in.flash_allowed)) return std::nullopt;
   const double tier1_tokens = static_cast<double>(tier1 * in.page_tokens);
   double seconds =
@@ -161,6 +162,7 @@ TEST(PlanOracle, EqualsBruteForceOverTheHullChain) {
       in.reach = Reach{random.dyadic(8, 0.25)};
       in.answer_tokens = random.below(in.total_tokens + 1);
     }
+    if (round % 2 == 1) in.codec_kld_share = 0.125 + random.dyadic(8, 0.125);
     const auto plan = make_plan(in);
     expect_same(plan, brute_force_over_chain(in));
     if (::testing::Test::HasFailure()) return;
@@ -183,6 +185,8 @@ TEST(PlanOracle, EqualsBruteForceWithBoundPages) {
     SCOPED_TRACE(round);
     PlanInput in = random.input(1 + round % 3, round % 4, 12);
     in.bound_tier1_pages = random.below(6);
+    if (round % 3 == 1) in.reach = Reach{random.dyadic(8, 0.25)};
+    if (round % 2 == 1) in.codec_kld_share = 0.125 + random.dyadic(8, 0.125);
     for (const PlanHead& head : in.heads) {
       in.bound_codecs.push_back({});
       for (const CodecOption& option : head.options) {

@@ -234,6 +234,37 @@ TEST(Plan, AdviceThatWouldNotHelpIsNotGiven) {
               AllOf(Not(HasSubstr("--quality")), HasSubstr("--ram"), Not(HasSubstr("--flash"))));
 }
 
+// Seven pages with k3v2 for one head and k5v4 for the other: a KLD of .0077, but .011 of the
+// codecs.
+TEST(Plan, CodecsAreBoundHoweverFewTokensTheyHold) {
+  PlanInput in = example();
+  in.ram_bytes = 1100;
+  in.kld_budget = 0.01;
+  const Plan coarse = must_plan(in);
+  EXPECT_EQ(coarse.tier1_pages, 7);
+  EXPECT_DOUBLE_EQ(coarse.kld, .0077);
+  EXPECT_DOUBLE_EQ(coarse.codec_kld, .011);
+  in.codec_kld_share = 1.2;
+  EXPECT_EQ(must_plan(in).tier1_pages, 7);
+  in.codec_kld_share = 0.5;
+  EXPECT_EQ(make_plan(in).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(least_ram(in), 1160u) << "k5v4 for both";
+  in.flash_allowed = true;
+  const Plan fine = must_plan(in);
+  EXPECT_THAT(fine.codecs, ElementsAre(kK5V4, kK5V4));
+  EXPECT_DOUBLE_EQ(fine.codec_kld, .002);
+  EXPECT_GT(fine.n_offloaded, 0);
+}
+
+TEST(Plan, AdviceOnQualityKnowsWhatItsCodecsMayCost) {
+  PlanInput in = example();
+  in.ram_bytes = 1200;  // k5v4 in 7 pages takes 1160, a KLD of .0014, and .002 of the codecs
+  in.codec_kld_share = 0.25;
+  EXPECT_THAT(make_plan(in).status().message(), HasSubstr("--quality compact"));
+  in.kld_budget = 0.01;
+  EXPECT_TRUE(make_plan(in).ok());
+}
+
 TEST(Plan, NonsenseIsRefused) {
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   const std::vector<void (*)(PlanInput&)> changes = {
@@ -244,6 +275,8 @@ TEST(Plan, NonsenseIsRefused) {
       [](PlanInput& in) { in.min_sink_pages = -1; },
       [](PlanInput& in) { in.min_window_pages = 0; },
       [](PlanInput& in) { in.kld_budget = -1; },
+      [](PlanInput& in) { in.codec_kld_share = 0; },
+      [](PlanInput& in) { in.codec_kld_share = std::nan(""); },
       [](PlanInput& in) { in.heads[1].exact_page_bytes = UINT64_MAX; },
       [](PlanInput& in) { in.heads[1].options[0].page_bytes = UINT64_MAX / 4; },
       [](PlanInput& in) { in.fixed_bytes = UINT64_MAX; },

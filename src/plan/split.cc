@@ -27,8 +27,9 @@ bool within_kld(const SplitProblem& p, int64_t tier1) {
   return static_cast<double>(tier1) * p.kld <= p.kld_budget * static_cast<double>(p.pages);
 }
 
-// Most pages that the KLD budget lets into Tier-1.
+// Most pages that the KLD budgets let into Tier-1 beside those that can't leave it.
 int64_t tier1_by_kld(const SplitProblem& p) {
+  if (p.kld > p.codec_kld_budget) return p.min_tier1;
   if (p.shares) {
     int64_t low = 0, high = p.pages;
     while (low < high) {
@@ -39,7 +40,7 @@ int64_t tier1_by_kld(const SplitProblem& p) {
         high = middle - 1;
       }
     }
-    return low;
+    return std::max(low, p.min_tier1);
   }
   if (p.kld <= p.kld_budget) return p.pages;
   int64_t tier1 = static_cast<int64_t>(p.kld_budget * static_cast<double>(p.pages) / p.kld);
@@ -188,12 +189,6 @@ uint64_t least_ram(const SplitProblem& p) {
   const uint64_t without = make_split(p, p.pages - tier1, tier1).ram_bytes;
   if (!p.flash_allowed || p.pages <= p.min_exact + p.min_tier1) return without;
   return std::min(without, make_split(p, p.min_exact, p.min_tier1).ram_bytes);
-}
-
-std::optional<double> least_kld_in_ram(const SplitProblem& p) {
-  const std::optional<int64_t> tier1 = tier1_by_ram(p);
-  if (!tier1) return std::nullopt;
-  return kld(p, *tier1);
 }
 
 }  // namespace tierkv

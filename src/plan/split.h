@@ -23,7 +23,8 @@ struct SplitProblem {
   double kld = 0;                                       // with all tokens in Tier-1
   // The part of it that t Tier-1 pages cost, for t = 0 .. pages, ascending; null: t / pages.
   std::shared_ptr<const std::vector<double>> shares;
-  double kld_budget = 0;
+  double kld_budget = 0;        // of the Tier-1 pages there are
+  double codec_kld_budget = 0;  // of `kld`, however few they are
   bool flash_allowed = false;
   double flash_page_seconds = 0;  // to read one page of all heads
   double overlap_seconds = 0;     // of reading that computation hides
@@ -48,8 +49,5 @@ void improve(const SplitProblem& problem, std::optional<Split>& best);
 // The least ram_bytes for which the problem has a split. Everything exact fits some RAM, so there
 // is always one.
 uint64_t least_ram(const SplitProblem& problem);
-
-// The least KLD with which the problem fits its RAM without flash, if any does.
-std::optional<double> least_kld_in_ram(const SplitProblem& problem);
 
 }  // namespace tierkv

@@ -107,6 +107,8 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
   input.min_sink_pages = kSinkPages;
   input.min_window_pages = kWindowPages;
   input.kld_budget = request.kld_budget;
+  const bool assumed = request.accuracy.model.heads.empty();
+  input.codec_kld_share = assumed ? kAssumedCodecKldShare : kCodecKldShare;
   input.step_seconds = request.costs.step_seconds;
   input.overlap_seconds = request.costs.step_seconds;  // reading goes on while products are made
   input.flash_bytes_per_second = request.costs.flash_bytes_per_second;
