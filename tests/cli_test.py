@@ -828,10 +828,10 @@ class History(Case):
     def test_the_plan_is_for_what_is_predicted(self):
         """Not for the many tokens that -n allows: what Tier-1 costs depends on who reads it."""
         request = ("-f", self.text("policy", 6000), "-p", "Is this about Debian? Answer with one word.")
-        for _ in range(2):
-            predicted = self.ask(None, *request, n=400)
+        self.ask(None, *request, n=30)  # whatever the model answers, it is known to be short
+        predicted = self.ask(None, *request, n=400)
         n = predicted["prediction"]["planned"]
-        self.assertLess(n, 100)
+        self.assertLessEqual(n, 30)
         given = self.ask(None, *request, "--expect", n, n=400)
         self.assertGreater(given["plan"]["predicted_kld"], 0)
         self.assertEqual(predicted["plan"], given["plan"])

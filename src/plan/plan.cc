@@ -269,19 +269,59 @@ Result<Plan> make_forced_plan(const PlanInput& input, ForcedLayout layout,
   return to_plan(input, split, assignment);
 }
 
+namespace {
+
+// The option of a head that has at most `bytes` and the least KLD, if that is less than now.
+std::optional<CodecOption> better_within(const PlanHead& head, const CodecOption& now,
+                                         uint64_t bytes) {
+  CodecOption best = now;
+  const auto consider = [&](const CodecOption& option) {
+    if (option.page_bytes <= bytes && option.kld < best.kld) best = option;
+  };
+  for (const CodecOption& option : head.options) consider(option);
+  consider({CodecId{}, head.exact_page_bytes, 0, head.exact_seconds_per_token});
+  return best.kld < now.kld ? std::optional(best) : std::nullopt;
+}
+
+// The chain moves in steps; what they leave of `spare` bytes goes to the heads that gain most by
+// it, which matters where heads are few.
+void use_spare(const PlanInput& in, uint64_t spare, Assignment& codecs) {
+  while (spare > 0) {
+    std::optional<CodecOption> best;
+    size_t best_head = 0;
+    for (size_t i = 0; i < codecs.size(); ++i) {
+      const auto option = better_within(in.heads[i], codecs[i], codecs[i].page_bytes + spare);
+      if (!option) continue;
+      const double saved = codecs[i].kld - option->kld;
+      if (best && saved <= codecs[best_head].kld - best->kld) continue;
+      best = option;
+      best_head = i;
+    }
+    if (!best) return;
+    spare = spare + codecs[best_head].page_bytes - best->page_bytes;
+    codecs[best_head] = *best;
+  }
+}
+
+}  // namespace
+
 Result<std::vector<CodecId>> codecs_within(const PlanInput& input, uint64_t page_bytes) {
   TIERKV_RETURN_IF_ERROR(validate(input));
   const HullChain chain = chain_of(input);
   std::optional<size_t> first;  // along the chain bytes fall and KLD rises
+  uint64_t bytes = 0;           // there
   size_t last = 0;
   chain.walk([&](const SplitProblem& problem, size_t number) {
-    if (!first && problem.codec_page_bytes <= page_bytes) first = number;
+    if (!first && problem.codec_page_bytes <= page_bytes) {
+      first = number;
+      bytes = problem.codec_page_bytes;
+    }
     last = number;
   });
+  Assignment assignment = chain.assignment(first.value_or(last));
+  if (first && input.bound_codecs.empty()) use_spare(input, page_bytes - bytes, assignment);
   std::vector<CodecId> codecs;
-  for (const CodecOption& option : chain.assignment(first.value_or(last))) {
-    codecs.push_back(option.codec);
-  }
+  for (const CodecOption& option : assignment) codecs.push_back(option.codec);
   return codecs;
 }
 

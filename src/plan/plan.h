@@ -121,8 +121,8 @@ enum class ForcedLayout { kExact, kAllTier1, kAllFlash };
 Result<Plan> make_forced_plan(const PlanInput& input, ForcedLayout layout,
                               const std::vector<CodecId>& codecs);
 
-// The codecs with the least KLD whose Tier-1 page, of all heads, has at most page_bytes; those with
-// the fewest bytes if none do.
+// Codecs whose Tier-1 page, of all heads, has at most page_bytes, with as little KLD as the hull
+// chain and what it leaves of the bytes allow; those with the fewest bytes if none do.
 Result<std::vector<CodecId>> codecs_within(const PlanInput& input, uint64_t page_bytes);
 
 }  // namespace tierkv

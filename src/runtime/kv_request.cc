@@ -134,11 +134,12 @@ PlanInput make_plan_input(const KvLayout& layout, const KvRequest& request, uint
 }
 
 Result<std::vector<CodecId>> codecs_of_bits(const PlanInput& input, double bits) {
+  constexpr double kRounding = 0.005;  // reports give two decimals, and 4.06 may be 4.0625
   double exact_page_bytes = 0;
   for (const PlanHead& head : input.heads) {
     exact_page_bytes += static_cast<double>(head.exact_page_bytes);
   }
-  return codecs_within(input, static_cast<uint64_t>(exact_page_bytes * bits / 16));
+  return codecs_within(input, static_cast<uint64_t>(exact_page_bytes * (bits + kRounding) / 16));
 }
 
 namespace {
