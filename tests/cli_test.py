@@ -1008,6 +1008,18 @@ class Plan(Case):
         self.assertFalse(changes["no_flash"]["fits"])  # the prompt could not be read
         self.assertGreater(changes["no_flash"]["least_ram_bytes"], 150 * MIB)
 
+    def test_long_chunks_use_ram_that_goes_to_the_tiers(self):
+        """But no prompt goes to flash for their sake."""
+        tight = self.plan("--prompt-tokens", 6000, "--ram", "150M", "--flash", self.flash)
+        self.assertGreater(tight["prefill_chunk"], 64)
+        self.assertGreater(tight["prefill_scratch_bytes"], tight["bytes"]["scratch"])
+        self.assertLess(tight["bytes"]["scratch"], 5 * MIB)
+        chunks = [self.plan("--prompt-tokens", 2000, "--ram", f"{ram}M", "--flash", self.flash)["prefill_chunk"]
+                  for ram in range(160, 196, 3)]
+        self.assertEqual(chunks[0], 512)  # the prompt goes through flash anyway
+        self.assertIn(256, chunks)  # RAM can hold it, if chunks are not too long
+        self.assertEqual(chunks[-1], 512)
+
     def test_ladders(self):
         out = self.plan("--prompt-tokens", 6000, "--ram", "150M", "--flash", self.flash)
         for ladder in ("by_ram", "by_quality"):

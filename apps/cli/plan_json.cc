@@ -102,6 +102,7 @@ nlohmann::json plan_json(const PlanView& view) {
           {"kld_budget", number(f.input.kld_budget)},
           {"codec_kld_budget", number(codec_kld_budget(f.input))},
           {"prefill_chunk", f.chunk},
+          {"prefill_scratch_bytes", f.prefill_scratch_bytes},
           {"costs_measured", view.options.request.costs.measured},
           {"accuracy", view.options.request.accuracy.source},
           {"profile", view.options.request.accuracy.file},

@@ -89,10 +89,13 @@ std::string predicted_text(const PlanView& view) {
       kld_text(f.plan.kld).c_str(), kld_text(f.input.kld_budget).c_str(),
       accuracy_text(request.accuracy).c_str(), kld_text(f.plan.codec_kld).c_str(),
       kld_text(codec_kld_budget(f.input)).c_str());
-  text += format("  RAM       %s%s: weights %s, scratch %s, the process itself %s, KV %s\n",
-                 mib_text(f.ram_bytes()).c_str(), ram_limit_text(f.ram_limit).c_str(),
-                 mib_text(f.weight_bytes).c_str(), mib_text(f.scratch_bytes).c_str(),
-                 mib_text(f.overhead_bytes).c_str(), mib_text(f.plan.ram_bytes).c_str());
+  text += format(
+      "  RAM       %s%s: weights %s, scratch %s (%s until the prompt is read), the process itself "
+      "%s, KV %s\n",
+      mib_text(f.ram_bytes()).c_str(), ram_limit_text(f.ram_limit).c_str(),
+      mib_text(f.weight_bytes).c_str(), mib_text(f.scratch_bytes).c_str(),
+      mib_text(f.prefill_scratch_bytes).c_str(), mib_text(f.overhead_bytes).c_str(),
+      mib_text(f.plan.ram_bytes).c_str());
   return text;
 }
 

@@ -66,12 +66,20 @@ Result<TieredAttention> TieredAttention::create(const KvLayout& layout, MemoryBu
                                                 const Kernels& kernels, ThreadPool& pool,
                                                 int64_t max_chunk, AttentionMath math,
                                                 int64_t largest_rank) {
-  TieredAttention attention(layout, kernels, pool, max_chunk, math, largest_rank);
-  TIERKV_ASSIGN_OR_RETURN(
-      attention.memory_,
-      Buffer::allocate(budget, MemoryKind::kScratch,
-                       scratch_bytes(layout, max_chunk, pool.size(), largest_rank), true));
+  TieredAttention attention(layout, kernels, pool, math, largest_rank);
+  TIERKV_RETURN_IF_ERROR(attention.resize(budget, max_chunk));
   return attention;
+}
+
+Status TieredAttention::resize(MemoryBudget& budget, int64_t max_chunk) {
+  max_chunk_ = 0;
+  memory_.reset();
+  TIERKV_ASSIGN_OR_RETURN(
+      memory_,
+      Buffer::allocate(budget, MemoryKind::kScratch,
+                       scratch_bytes(*layout_, max_chunk, pool_->size(), largest_rank_), true));
+  max_chunk_ = max_chunk;
+  return {};
 }
 
 TieredAttention::Scratch TieredAttention::scratch() const {

@@ -62,6 +62,9 @@ class TieredAttention {
                                         AttentionMath math = AttentionMath::kBf16,
                                         int64_t largest_rank = 0);
 
+  // Other scratch memory, for chunks of at most max_chunk tokens. After an error there is none.
+  Status resize(MemoryBudget& budget, int64_t max_chunk);
+
   // q, out [n_tokens, n_heads, head_dim]; the queries stand at first_position and after, and their
   // own keys and values are in the pages already.
   Status attend(PageSource& pages, int layer, int64_t first_position, int64_t n_tokens,
@@ -78,11 +81,10 @@ class TieredAttention {
   };
 
   TieredAttention(const KvLayout& layout, const Kernels& kernels, ThreadPool& pool,
-                  int64_t max_chunk, AttentionMath math, int64_t largest_rank)
+                  AttentionMath math, int64_t largest_rank)
       : layout_(&layout),
         kernels_(&kernels),
         pool_(&pool),
-        max_chunk_(max_chunk),
         math_(math),
         largest_rank_(largest_rank) {}
 
@@ -130,7 +132,7 @@ class TieredAttention {
   const KvLayout* layout_;
   const Kernels* kernels_;
   ThreadPool* pool_;
-  int64_t max_chunk_;
+  int64_t max_chunk_ = 0;
   AttentionMath math_;
   int64_t largest_rank_;
   Buffer memory_;

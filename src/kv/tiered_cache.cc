@@ -40,6 +40,14 @@ Status TieredCache::settle(const Plan& plan) {
   return table_.settle(plan);
 }
 
+Status TieredCache::set_max_chunk(int64_t max_chunk) {
+  if (chunk_ != 0) return internal_error("a chunk is begun already");
+  max_chunk_ = 0;
+  TIERKV_RETURN_IF_ERROR(attention_.resize(budget_, max_chunk));
+  max_chunk_ = max_chunk;
+  return {};
+}
+
 Status TieredCache::begin(int64_t n_tokens) {
   if (chunk_ != 0) return internal_error("a chunk is begun already");
   if (n_tokens < 1 || n_tokens > max_chunk_) return internal_error("chunk of an impossible size");

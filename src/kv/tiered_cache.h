@@ -52,6 +52,9 @@ class TieredCache : public KvCache, private PageSource {
   int64_t n_bound() const { return table_.n_bound(); }
   Status settle(const Plan& plan);
 
+  // Most tokens of one begin() from now on; not between begin() and commit().
+  Status set_max_chunk(int64_t max_chunk);
+
   // What the KV in all tiers and its staging take of the budget.
   uint64_t ram_bytes() const;
 
@@ -103,7 +106,8 @@ class TieredCache : public KvCache, private PageSource {
   MemoryBudget& budget_;
   const Kernels& kernels_;
   ThreadPool& pool_;
-  const int64_t max_chunk_, largest_rank_;
+  int64_t max_chunk_;
+  const int64_t largest_rank_;
   int64_t length_ = 0;
   int64_t chunk_ = 0;  // tokens of the chunk that was begun
 

@@ -62,12 +62,11 @@ uint64_t Decoder::scratch_bytes(const ModelSpec& spec, int64_t max_chunk, int n_
 }
 
 Decoder::Decoder(const ModelSpec& spec, const Weights& weights, const Kernels& kernels,
-                 ThreadPool& pool, int64_t max_chunk, Activations activations)
+                 ThreadPool& pool, Activations activations)
     : spec_(spec),
       weights_(weights),
       kernels_(kernels),
       pool_(pool),
-      max_chunk_(max_chunk),
       activations_(activations),
       matmul_(kernels, pool, activations),
       rope_(spec, weights.rope_freqs) {}
@@ -76,16 +75,22 @@ Result<std::unique_ptr<Decoder>> Decoder::create(const ModelSpec& spec, const We
                                                  const Kernels& kernels, ThreadPool& pool,
                                                  MemoryBudget& budget, int64_t max_chunk,
                                                  Activations activations) {
-  std::unique_ptr<Decoder> decoder(
-      new Decoder(spec, weights, kernels, pool, max_chunk, activations));
-  TIERKV_ASSIGN_OR_RETURN(
-      decoder->memory_,
-      Buffer::allocate(budget, MemoryKind::kScratch,
-                       scratch_bytes(spec, max_chunk, pool.size(), activations), true));
-  const Scratch s = decoder->scratch();
-  decoder->matmul_.set_memory(s.matmul, max_chunk, Widths(spec).input);
-  decoder->rope_.set_memory(s.rope, max_chunk);
+  std::unique_ptr<Decoder> decoder(new Decoder(spec, weights, kernels, pool, activations));
+  TIERKV_RETURN_IF_ERROR(decoder->resize(budget, max_chunk));
   return decoder;
+}
+
+Status Decoder::resize(MemoryBudget& budget, int64_t max_chunk) {
+  max_chunk_ = 0;
+  memory_.reset();
+  TIERKV_ASSIGN_OR_RETURN(
+      memory_, Buffer::allocate(budget, MemoryKind::kScratch,
+                                scratch_bytes(spec_, max_chunk, pool_.size(), activations_), true));
+  max_chunk_ = max_chunk;
+  const Scratch s = scratch();
+  matmul_.set_memory(s.matmul, max_chunk, Widths(spec_).input);
+  rope_.set_memory(s.rope, max_chunk);
+  return {};
 }
 
 Decoder::Scratch Decoder::scratch() const {

@@ -34,6 +34,10 @@ class Decoder {
                                                  MemoryBudget& budget, int64_t max_chunk,
                                                  Activations activations = Activations::kInt8);
 
+  // Other scratch memory, for chunks of at most max_chunk tokens. What the last chunk left there is
+  // lost: no logits() or hidden() before the next one. After an error there is none.
+  Status resize(MemoryBudget& budget, int64_t max_chunk);
+
   // Where each layer's attention and matrix products are noted, if not null.
   void set_trace(Trace* trace) { trace_ = trace; }
   // Gets the residual stream [n_tokens, n_embd] that enters a layer.
@@ -61,7 +65,7 @@ class Decoder {
   struct Scratch;
 
   Decoder(const ModelSpec& spec, const Weights& weights, const Kernels& kernels, ThreadPool& pool,
-          int64_t max_chunk, Activations activations);
+          Activations activations);
 
   Scratch scratch() const;
   Status check_chunk(int64_t n_tokens) const;
@@ -78,7 +82,7 @@ class Decoder {
   const Weights& weights_;
   const Kernels& kernels_;
   ThreadPool& pool_;
-  const int64_t max_chunk_;
+  int64_t max_chunk_ = 0;
   const Activations activations_;
   Trace* trace_ = nullptr;
   Buffer memory_;

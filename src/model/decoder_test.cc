@@ -269,6 +269,35 @@ TEST(Decoder, GoesOnFromALayersInput) {
   EXPECT_EQ(rig.decoder->forward_from(0, {}, *rig.cache).code(), StatusCode::kInvalidArgument);
 }
 
+// Short chunks go on where long ones ended, in less memory.
+TEST(Decoder, GivesScratchBackBetweenChunks) {
+  const TinyShape shape;
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 100; ++i) tokens.push_back(i * 7 % static_cast<int>(shape.n_vocab));
+  const std::span<const int32_t> all(tokens);
+  const auto logits_after = [&](bool resized) {
+    Rig rig(TinyModel(shape), available_isas().back());
+    EXPECT_TRUE(rig.decoder->forward(all.first(90), *rig.cache).ok());
+    if (resized) {
+      const uint64_t before = rig.budget.used(MemoryKind::kScratch);
+      EXPECT_TRUE(rig.decoder->resize(rig.budget, 10).ok());
+      EXPECT_TRUE(rig.cache->set_max_chunk(10).ok());
+      EXPECT_EQ(rig.budget.used(MemoryKind::kScratch),
+                Decoder::scratch_bytes(rig.spec, 10, rig.pool.size()) +
+                    TieredAttention::scratch_bytes(rig.layout, 10, rig.pool.size()));
+      EXPECT_LT(rig.budget.used(MemoryKind::kScratch), before);
+      EXPECT_EQ(rig.decoder->forward(all.first(11), *rig.cache).code(),
+                StatusCode::kInvalidArgument);
+      EXPECT_EQ(rig.cache->length(), 90);
+    }
+    EXPECT_TRUE(rig.decoder->forward(all.last(10), *rig.cache).ok());
+    std::vector<float> logits(10 * shape.n_vocab);
+    rig.decoder->logits(0, 10, logits.data());
+    return logits;
+  };
+  EXPECT_EQ(logits_after(true), logits_after(false));
+}
+
 TEST(ModelSpec, RefusesContradictions) {
   const auto status_of = [](const std::string& key, auto value) {
     GgufTestWriter writer;

@@ -20,7 +20,9 @@ struct SessionOptions;
 struct Forecast {
   uint64_t ram_limit = MemoryBudget::kUnlimited;
   int64_t chunk = 0;  // tokens that prefill reads at once: the more RAM, the more, and more scratch
-  uint64_t weight_bytes = 0, scratch_bytes = 0, overhead_bytes = 0;
+  uint64_t weight_bytes = 0, overhead_bytes = 0;
+  uint64_t scratch_bytes = 0;          // while the answer is generated
+  uint64_t prefill_scratch_bytes = 0;  // while the prompt is read, before its tokens are settled
   PlanInput input;
   Plan plan;
 

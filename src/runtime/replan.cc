@@ -87,7 +87,7 @@ Status Session::set_ram_budget(uint64_t bytes) {
   PlanInput input = plan_input_;
   input.ram_bytes = kv_ram(bytes);
   if (!settled_) {
-    TIERKV_RETURN_IF_ERROR(check_prefill(engine_.kv_layout(), options_.request, input, chunk_));
+    TIERKV_RETURN_IF_ERROR(check_prefill(engine_.kv_layout(), options_.request, input, at_once_));
     plan_input_ = input;
     engine_.budget().set_limit(bytes);
     cache_->set_exact_limit(prefill_pages(engine_.kv_layout(), input));

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kChunks[] = {512, 256, 128, 64, 32};  // prefill chunk sizes, best first
 constexpr int64_t kLeastChunk = 32;
-// After the first settlement RAM is spoken for: later prompts are read in chunks this small.
+// Before the first settlement, which gives the tiers what longer chunks take of scratch: later
+// prompts are read in chunks this small.
 constexpr int64_t kLaterChunk = 64;
 
 double now() {
@@ -44,10 +45,14 @@ std::vector<KvRope> kv_ropes(const Engine& engine) {
   return ropes;
 }
 
-uint64_t fixed_scratch(Engine& engine, const SessionOptions& options, int64_t chunk) {
+int64_t later_chunk(int64_t chunk) { return std::min(chunk, kLaterChunk); }
+
+// While chunks have at most `at_once` tokens, in a session whose first prompt is read in `chunk`.
+uint64_t fixed_scratch(Engine& engine, const SessionOptions& options, int64_t chunk,
+                       int64_t at_once) {
   const int n_threads = engine.pool().size();
-  return Decoder::scratch_bytes(engine.spec(), chunk, n_threads, options.activations) +
-         TieredAttention::scratch_bytes(engine.kv_layout(), chunk, n_threads,
+  return Decoder::scratch_bytes(engine.spec(), at_once, n_threads, options.activations) +
+         TieredAttention::scratch_bytes(engine.kv_layout(), at_once, n_threads,
                                         requested_rank(engine, options)) +
          buffer_footprint(engine.spec().n_vocab * sizeof(float)) +
          (options.history != nullptr
@@ -63,21 +68,42 @@ uint64_t available(Engine& engine) {
   return free > weights ? free - weights : 0;
 }
 
+uint64_t prefill_scratch(Engine& engine, const SessionOptions& options, int64_t chunk) {
+  return fixed_scratch(engine, options, chunk, chunk);
+}
+
 bool chunk_fits(Engine& engine, const SessionOptions& options, int64_t chunk) {
-  const uint64_t free = available(engine), scratch = fixed_scratch(engine, options, chunk);
+  const uint64_t free = available(engine), scratch = prefill_scratch(engine, options, chunk);
   return free >= scratch &&
          free - scratch >= least_kv_ram(engine.kv_layout(), options.request, chunk);
 }
 
-// The largest chunk whose scratch is a small share of what is left, or the least one.
-int64_t choose_chunk(Engine& engine, const SessionOptions& options) {
+// The largest chunk whose scratch is at most 1/share of what is left, or the least one.
+int64_t largest_chunk(Engine& engine, const SessionOptions& options, uint64_t share) {
   for (const int64_t chunk : kChunks) {
     if (options.max_chunk > 0 && chunk > options.max_chunk && chunk > kLeastChunk) continue;
     if (chunk > kLeastChunk && chunk / 2 >= options.request.n_prompt) continue;
-    if (fixed_scratch(engine, options, chunk) > available(engine) / 4) continue;
+    if (prefill_scratch(engine, options, chunk) > available(engine) / share) continue;
     if (chunk_fits(engine, options, chunk)) return chunk;
   }
   return kLeastChunk;
+}
+
+bool reads_through_flash(Engine& engine, const SessionOptions& options, int64_t chunk) {
+  const uint64_t scratch = prefill_scratch(engine, options, chunk);
+  const uint64_t ram = std::min(available(engine) - scratch, options.kv_ram_bytes);
+  const PlanInput input = make_plan_input(engine.kv_layout(), options.request, ram, chunk);
+  return prompt_needs_flash(engine.kv_layout(), options.request, input);
+}
+
+// Scratch may take half of what is left, since it goes back before tokens are settled; but a fourth
+// only where more would send a prompt through flash that RAM could hold.
+int64_t choose_chunk(Engine& engine, const SessionOptions& options) {
+  const int64_t small = largest_chunk(engine, options, 4),
+                large = largest_chunk(engine, options, 2);
+  const bool same = small == large || reads_through_flash(engine, options, small) ==
+                                          reads_through_flash(engine, options, large);
+  return same ? large : small;
 }
 
 Status check_context(int64_t n_tokens, int64_t n_context) {
@@ -111,7 +137,7 @@ const char* stop_reason_name(StopReason reason) {
 uint64_t Session::least_ram(Engine& engine, const SessionOptions& options) {
   const uint64_t weights =
       engine.loaded() ? engine.budget().used(MemoryKind::kWeights) : engine.weight_bytes();
-  const uint64_t session = fixed_scratch(engine, options, kLeastChunk) +
+  const uint64_t session = prefill_scratch(engine, options, kLeastChunk) +
                            least_kv_ram(engine.kv_layout(), options.request, kLeastChunk);
   return engine.budget().used(MemoryKind::kOverhead) + weights +
          std::max(session, Weights::kLoadSliceBytes);
@@ -140,14 +166,16 @@ Result<Forecast> Session::forecast(Engine& engine, const SessionOptions& options
   forecast.chunk = choose_chunk(engine, options);
   forecast.weight_bytes = engine.weight_bytes();
   forecast.overhead_bytes = engine.budget().used(MemoryKind::kOverhead);
-  forecast.scratch_bytes = fixed_scratch(engine, options, forecast.chunk);
+  forecast.prefill_scratch_bytes = prefill_scratch(engine, options, forecast.chunk);
+  forecast.scratch_bytes =
+      fixed_scratch(engine, options, forecast.chunk, later_chunk(forecast.chunk));
   const uint64_t kv_ram =
       std::min(available(engine) - forecast.scratch_bytes, options.kv_ram_bytes);
   PlanInput& input = forecast.input;
   input = make_plan_input(engine.kv_layout(), request, kv_ram, forecast.chunk);
   input.total_tokens = std::min(request.n_prompt + std::max<int64_t>(request.n_expected, 1),
                                 context_of(engine, options));
-  input.flash_in_use = prompt_needs_flash(engine.kv_layout(), request, input);
+  input.flash_in_use = reads_through_flash(engine, options, forecast.chunk);
   TIERKV_ASSIGN_OR_RETURN(forecast.plan, plan_request(request, input));
   return forecast;
 }
@@ -163,7 +191,7 @@ Result<std::unique_ptr<Session>> Session::create(Engine& engine, const SessionOp
     session->n_context_ = std::min(session->n_context_, saved->shape().max_tokens);
     session->saved_ = std::move(saved);
   }
-  session->chunk_ = choose_chunk(engine, options);
+  session->chunk_ = session->at_once_ = choose_chunk(engine, options);
   TIERKV_RETURN_IF_ERROR(session->allocate());
   return session;
 }
@@ -197,6 +225,16 @@ Status Session::allocate() {
   plan_input_ = make_plan_input(engine_.kv_layout(), options_.request,
                                 kv_ram(engine_.budget().limit()), chunk_);
   cache_->set_exact_limit(prefill_pages(engine_.kv_layout(), plan_input_));
+  return {};
+}
+
+// Once: before tokens are settled, which they then are within the RAM that this leaves.
+Status Session::give_scratch_to_tiers() {
+  if (at_once_ == later_chunk(chunk_)) return {};
+  at_once_ = later_chunk(chunk_);
+  TIERKV_RETURN_IF_ERROR(decoder_->resize(engine_.budget(), at_once_));
+  TIERKV_RETURN_IF_ERROR(cache_->set_max_chunk(at_once_));
+  plan_input_.ram_bytes = kv_ram(engine_.budget().limit());
   return {};
 }
 
@@ -240,10 +278,9 @@ Status Session::read(std::span<const int32_t> tokens, const PrefillProgress& pro
 Status Session::read_chunks(std::span<const int32_t> todo, const PrefillProgress& progress,
                             const std::atomic<bool>* cancel) {
   const int64_t total = static_cast<int64_t>(todo.size());
-  const int64_t at_once = settled_ ? std::min(chunk_, kLaterChunk) : chunk_;
   if (fingerprint_ != nullptr) fingerprint_->begin(total);
   for (int64_t done = 0; done < total;) {
-    const int64_t first = on_grid_ && !settled_ ? at_once - length() % at_once : at_once;
+    const int64_t first = on_grid_ && !settled_ ? at_once_ - length() % at_once_ : at_once_;
     const int64_t n = std::min(first, total - done);
     const std::span<const int32_t> chunk = todo.subspan(done, n);
     TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_, cancel));
@@ -346,10 +383,10 @@ Status Session::score(std::span<const int32_t> tokens, int64_t batch,
   constexpr int64_t kLogitRows = 16;
   TIERKV_ASSIGN_OR_RETURN(Buffer logits,
                           Buffer::allocate(engine_.budget(), MemoryKind::kScratch,
-                                           std::min(kLogitRows, std::min(batch, chunk_)) *
+                                           std::min(kLogitRows, std::min(batch, at_once_)) *
                                                engine_.spec().n_vocab * sizeof(float)));
   for (int64_t done = 0; done < total;) {
-    const int64_t n = std::min({batch, chunk_, total - done});
+    const int64_t n = std::min({batch, at_once_, total - done});
     const std::span<const int32_t> chunk = tokens.subspan(done, n);
     TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_));
     tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());

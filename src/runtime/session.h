@@ -166,6 +166,7 @@ class Session {
   void save_while_reading(int64_t n_left);
   void save_while_answering();
 
+  Status give_scratch_to_tiers();
   Status read_sampled(const std::atomic<bool>* cancel);
   void predict();
   Status settle();
@@ -182,7 +183,8 @@ class Session {
   Engine& engine_;
   SessionOptions options_;
   int64_t n_context_ = 0;
-  int64_t chunk_ = 0;
+  int64_t chunk_ = 0;    // tokens that the first prompt is read in
+  int64_t at_once_ = 0;  // most tokens of a chunk now
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<SessionFile> saved_;
   std::unique_ptr<TieredCache> cache_;

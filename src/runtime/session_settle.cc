@@ -42,6 +42,7 @@ Status Session::settle() {
 }
 
 Status Session::settle_for(int64_t n_expected) {
+  TIERKV_RETURN_IF_ERROR(give_scratch_to_tiers());
   const KvLayout& layout = engine_.kv_layout();
   const auto total = [&](int64_t output) {
     return std::min(length() + std::max<int64_t>(output, 1), n_context_);
