@@ -259,8 +259,8 @@ def draw_grid(x, y, bits, klds):
 
 
 def draw(runs):
-    """KLD over bits: lines for planned bits, points with names for codecs and qualities."""
-    runs = [run for run in runs if run["prefix"] == 3072]
+    """KLD over bits: lines for planned bits, points with names for codecs and qualities; exact plans have neither."""
+    runs = [run for run in runs if run["prefix"] == 3072 and run["kld"] > 0]
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">'
     yield plot.text(LEFT, 22, "KL divergence from the exact cache, nats a token", size=14)
     if runs:
