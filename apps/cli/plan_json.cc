@@ -80,7 +80,7 @@ nlohmann::json brief_json(const Forecast& f) {
           {"codec_counts", codecs},
           {"bits_per_element", tier1_bits_per_element(f.input, f.plan)},
           {"kld", f.plan.kld},
-          {"codec_kld", f.plan.codec_kld},
+          {"codec_kld", codec_kld(f.input, f.plan)},
           {"seconds_per_token", f.plan.seconds_per_token},
           {"kv_ram_bytes", f.plan.ram_bytes},
           {"ram_bytes", f.ram_bytes()}};

@@ -80,15 +80,18 @@ std::string codec_table(const KvLayout& layout, const Plan& plan) {
 std::string predicted_text(const PlanView& view) {
   const Forecast& f = view.study.plan;
   const KvRequest& request = view.options.request;
+  const auto allowed = [&](double kld) {  // a layout that --kv forces is not held to it
+    return request.kv.forced ? "" : ", allowed " + kld_text(kld);
+  };
   std::string text = format(
-      "\npredicted\n  a token   %s (%s)\n  KLD       %s nats a token, allowed %s (%s)\n"
-      "  codecs    KLD %s with all tokens in Tier-1, allowed %s\n",
+      "\npredicted\n  a token   %s (%s)\n  KLD       %s nats a token%s (%s)\n"
+      "  codecs    KLD %s with all tokens in Tier-1%s\n",
       time_text(f.plan.seconds_per_token).c_str(),
       request.costs.measured ? "as measured on this device"
                              : "default costs: nothing was measured on this device",
-      kld_text(f.plan.kld).c_str(), kld_text(f.input.kld_budget).c_str(),
-      accuracy_text(request.accuracy).c_str(), kld_text(f.plan.codec_kld).c_str(),
-      kld_text(codec_kld_budget(f.input)).c_str());
+      kld_text(f.plan.kld).c_str(), allowed(f.input.kld_budget).c_str(),
+      accuracy_text(request.accuracy).c_str(), kld_text(codec_kld(f.input, f.plan)).c_str(),
+      allowed(codec_kld_budget(f.input)).c_str());
   text += format(
       "  RAM       %s%s: weights %s, scratch %s (%s until the prompt is read), the process itself "
       "%s, KV %s\n",

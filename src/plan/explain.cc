@@ -81,6 +81,16 @@ double tier1_bits_per_element(const PlanInput& input, const Plan& plan) {
   return 16 * static_cast<double>(tier1_page_bytes(input, plan)) / static_cast<double>(exact);
 }
 
+double codec_kld(const PlanInput& input, const Plan& plan) {
+  if (plan.tier1_pages == 0) return 0;
+  double sum = 0;
+  for (size_t i = 0; i < input.heads.size(); ++i) {
+    const Result<CodecOption> option = find_option(input.heads[i], plan.codecs[i]);
+    if (option.ok()) sum += option->kld;
+  }
+  return sum;
+}
+
 bool improves(const Plan& changed, const Plan& plan) {
   if (changed.seconds_per_token < plan.seconds_per_token * (1 - kSameTime)) return true;
   const bool as_fast = changed.seconds_per_token <= plan.seconds_per_token * (1 + kSameTime);

@@ -35,6 +35,10 @@ std::vector<CodecCount> codec_counts(const Plan& plan);
 // Of Tier-1, scales included; float16 has 16. 0 while Tier-1 is empty.
 double tier1_bits_per_element(const PlanInput& input, const Plan& plan);
 
+// What the plan's codecs would cost with all tokens in Tier-1, which codec_kld_budget bounds. 0
+// while Tier-1 is empty.
+double codec_kld(const PlanInput& input, const Plan& plan);
+
 // Whether `changed`, made with a constraint lifted or loosened, is worth more than `plan`: faster
 // by more than rounding, or as fast and without flash.
 bool improves(const Plan& changed, const Plan& plan);

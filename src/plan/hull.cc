@@ -23,8 +23,12 @@ bool precedes(const CodecOption& a, const CodecOption& b) {
 
 }  // namespace
 
+CodecOption exact_option(const PlanHead& head) {
+  return {{}, head.exact_page_bytes, 0, head.exact_seconds_per_token};
+}
+
 std::vector<CodecOption> lower_hull(const PlanHead& head) {
-  const CodecOption exact{{}, head.exact_page_bytes, 0, head.exact_seconds_per_token};
+  const CodecOption exact = exact_option(head);
   std::vector<CodecOption> points{exact};
   for (const CodecOption& option : head.options) {
     if (option.page_bytes < exact.page_bytes) points.push_back(option);

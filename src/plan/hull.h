@@ -10,6 +10,9 @@
 
 namespace tierkv {
 
+// float16, which every head has.
+CodecOption exact_option(const PlanHead& head);
+
 // A head's hull, from float16 (KLD 0) to the fewest bytes: bytes fall, KLD rises, and each step
 // pays at least as much KLD per byte as the one before it.
 std::vector<CodecOption> lower_hull(const PlanHead& head);

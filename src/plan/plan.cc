@@ -114,9 +114,7 @@ SplitProblem problem_without_codecs(const PlanInput& in) {
 }
 
 Result<CodecOption> find_option(const PlanHead& head, CodecId codec) {
-  if (codec == CodecId{}) {
-    return CodecOption{codec, head.exact_page_bytes, 0, head.exact_seconds_per_token};
-  }
+  if (codec == CodecId{}) return exact_option(head);
   const auto found = std::find_if(head.options.begin(), head.options.end(),
                                   [&](const CodecOption& option) { return option.codec == codec; });
   if (found != head.options.end()) return *found;
@@ -154,7 +152,6 @@ Plan to_plan(const PlanInput& in, const Split& split, const Assignment& codecs) 
   plan.flash = split.offloaded > 0;
   for (const CodecOption& option : codecs) {
     plan.codecs.push_back(split.tier1 > 0 ? option.codec : CodecId{});
-    if (split.tier1 > 0) plan.codec_kld += option.kld;
   }
   plan.n_compressed = split.tier1 * in.page_tokens;
   plan.n_offloaded = split.offloaded * in.page_tokens;
@@ -175,18 +172,31 @@ std::string needs(const PlanInput& in, uint64_t least) {
       format_size(least - in.ram_bytes).c_str(), format_size(in.ram_bytes).c_str());
 }
 
-std::optional<Split> best_split(const PlanInput& in) {
+struct Choice {
+  Split split;
+  size_t number = 0;  // of the chain's assignment
+};
+
+std::optional<Choice> best_choice(const HullChain& chain) {
   std::optional<Split> best;
-  chain_of(in).walk([&](const SplitProblem& problem, size_t) { improve(problem, best); });
-  return best;
+  size_t best_number = 0;
+  chain.walk([&](const SplitProblem& problem, size_t number) {
+    const std::optional<Split> before = best;
+    improve(problem, best);
+    const bool improved = best && (!before || better(*best, *before));
+    if (improved) best_number = number;
+  });
+  if (!best) return std::nullopt;
+  return Choice{*best, best_number};
 }
 
 // The strictest quality that would fit without more RAM, as advice; empty when none does.
 std::string quality_advice(PlanInput in) {
   for (const Quality& quality : kQualities) {
     in.kld_budget = quality.kld;
-    if (const std::optional<Split> split = best_split(in)) {
-      return format(", or choose --quality %s (it takes a KLD of %.2g)", quality.name, split->kld);
+    if (const std::optional<Choice> choice = best_choice(chain_of(in))) {
+      return format(", or choose --quality %s (it takes a KLD of %.2g)", quality.name,
+                    choice->split.kld);
     }
   }
   return "";
@@ -222,17 +232,10 @@ Split forced_split(const SplitProblem& p, ForcedLayout layout) {
 
 Result<Plan> make_plan(const PlanInput& input) {
   TIERKV_RETURN_IF_ERROR(validate(input));
-  std::optional<Split> best;
-  size_t best_number = 0;
   const HullChain chain = chain_of(input);
-  chain.walk([&](const SplitProblem& problem, size_t number) {
-    const std::optional<Split> before = best;
-    improve(problem, best);
-    const bool improved = best && (!before || better(*best, *before));
-    if (improved) best_number = number;
-  });
+  const std::optional<Choice> best = best_choice(chain);
   if (!best) return does_not_fit(input);
-  return to_plan(input, *best, chain.assignment(best_number));
+  return to_plan(input, best->split, chain.assignment(best->number));
 }
 
 double codec_kld_budget(const PlanInput& input) {
@@ -271,35 +274,35 @@ Result<Plan> make_forced_plan(const PlanInput& input, ForcedLayout layout,
 
 namespace {
 
-// The option of a head that has at most `bytes` and the least KLD, if that is less than now.
-std::optional<CodecOption> better_within(const PlanHead& head, const CodecOption& now,
-                                         uint64_t bytes) {
+// What has the least KLD of `now` and those options of its head that have at most `bytes`.
+CodecOption best_within(const PlanHead& head, const CodecOption& now, uint64_t bytes) {
   CodecOption best = now;
   const auto consider = [&](const CodecOption& option) {
     if (option.page_bytes <= bytes && option.kld < best.kld) best = option;
   };
   for (const CodecOption& option : head.options) consider(option);
-  consider({CodecId{}, head.exact_page_bytes, 0, head.exact_seconds_per_token});
-  return best.kld < now.kld ? std::optional(best) : std::nullopt;
+  consider(exact_option(head));
+  return best;
 }
 
 // The chain moves in steps; what they leave of `spare` bytes goes to the heads that gain most by
 // it, which matters where heads are few.
 void use_spare(const PlanInput& in, uint64_t spare, Assignment& codecs) {
   while (spare > 0) {
-    std::optional<CodecOption> best;
+    CodecOption best;
     size_t best_head = 0;
+    double most_saved = 0;
     for (size_t i = 0; i < codecs.size(); ++i) {
-      const auto option = better_within(in.heads[i], codecs[i], codecs[i].page_bytes + spare);
-      if (!option) continue;
-      const double saved = codecs[i].kld - option->kld;
-      if (best && saved <= codecs[best_head].kld - best->kld) continue;
+      const CodecOption option = best_within(in.heads[i], codecs[i], codecs[i].page_bytes + spare);
+      const double saved = codecs[i].kld - option.kld;
+      if (saved <= most_saved) continue;
+      most_saved = saved;
       best = option;
       best_head = i;
     }
-    if (!best) return;
-    spare = spare + codecs[best_head].page_bytes - best->page_bytes;
-    codecs[best_head] = *best;
+    if (most_saved == 0) return;
+    spare = spare + codecs[best_head].page_bytes - best.page_bytes;
+    codecs[best_head] = best;
   }
 }
 

@@ -99,7 +99,6 @@ struct Plan {
   int64_t n_exact = 0, n_compressed = 0, n_offloaded = 0;  // tokens
   uint64_t ram_bytes = 0;
   double kld = 0;
-  double codec_kld = 0;  // the codecs', with all tokens in Tier-1
   double seconds_per_token = 0;
 };
 
@@ -108,7 +107,7 @@ struct Plan {
 // the answer is kResourceExhausted and says the least ram_bytes that would do.
 Result<Plan> make_plan(const PlanInput& input);
 
-// What Plan::codec_kld may be; infinite without a limit.
+// What the codecs may cost with all tokens in Tier-1; infinite without a limit.
 double codec_kld_budget(const PlanInput& input);
 
 // The least PlanInput::ram_bytes for which make_plan succeeds.

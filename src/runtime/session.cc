@@ -89,9 +89,13 @@ int64_t largest_chunk(Engine& engine, const SessionOptions& options, uint64_t sh
   return kLeastChunk;
 }
 
+// What is left for KV beside so much scratch, which fits.
+uint64_t kv_ram_beside(Engine& engine, const SessionOptions& options, uint64_t scratch) {
+  return std::min(available(engine) - scratch, options.kv_ram_bytes);
+}
+
 bool reads_through_flash(Engine& engine, const SessionOptions& options, int64_t chunk) {
-  const uint64_t scratch = prefill_scratch(engine, options, chunk);
-  const uint64_t ram = std::min(available(engine) - scratch, options.kv_ram_bytes);
+  const uint64_t ram = kv_ram_beside(engine, options, prefill_scratch(engine, options, chunk));
   const PlanInput input = make_plan_input(engine.kv_layout(), options.request, ram, chunk);
   return prompt_needs_flash(engine.kv_layout(), options.request, input);
 }
@@ -99,11 +103,10 @@ bool reads_through_flash(Engine& engine, const SessionOptions& options, int64_t 
 // Scratch may take half of what is left, since it goes back before tokens are settled; but a fourth
 // only where more would send a prompt through flash that RAM could hold.
 int64_t choose_chunk(Engine& engine, const SessionOptions& options) {
-  const int64_t small = largest_chunk(engine, options, 4),
-                large = largest_chunk(engine, options, 2);
-  const bool same = small == large || reads_through_flash(engine, options, small) ==
-                                          reads_through_flash(engine, options, large);
-  return same ? large : small;
+  const int64_t large = largest_chunk(engine, options, 2);
+  if (!reads_through_flash(engine, options, large)) return large;
+  const int64_t small = largest_chunk(engine, options, 4);
+  return reads_through_flash(engine, options, small) ? large : small;
 }
 
 Status check_context(int64_t n_tokens, int64_t n_context) {
@@ -169,8 +172,7 @@ Result<Forecast> Session::forecast(Engine& engine, const SessionOptions& options
   forecast.prefill_scratch_bytes = prefill_scratch(engine, options, forecast.chunk);
   forecast.scratch_bytes =
       fixed_scratch(engine, options, forecast.chunk, later_chunk(forecast.chunk));
-  const uint64_t kv_ram =
-      std::min(available(engine) - forecast.scratch_bytes, options.kv_ram_bytes);
+  const uint64_t kv_ram = kv_ram_beside(engine, options, forecast.scratch_bytes);
   PlanInput& input = forecast.input;
   input = make_plan_input(engine.kv_layout(), request, kv_ram, forecast.chunk);
   input.total_tokens = std::min(request.n_prompt + std::max<int64_t>(request.n_expected, 1),
