@@ -61,8 +61,8 @@ Bytes make_blocks(const RotatedKernels& k, RotatedFormat format, int64_t head_di
     if (i >= kDifferent) {
       std::memcpy(to, to - kDifferent * static_cast<int64_t>(block), block);
     } else {
-      k.encode(format, exact.data() + i * exact_block_elements(head_dim), kPageTokens, head_dim, to,
-               scratch.get());
+      k.encode(format, exact.data() + i * exact_block_elements(head_dim), kPageTokens, head_dim,
+               nullptr, to, scratch.get());
     }
   }
   return blocks;
@@ -107,7 +107,7 @@ void attend(benchmark::State& state, Isa isa, RotatedFormat format, int64_t head
   const Bytes blocks = make_blocks(k, format, head_dim, heads * kPages);
   Bytes scratch = make_bytes(rotated_scratch_bytes(head_dim));
   Rows r(n_rows, head_dim);
-  k.prepare(r.rows, r.query, scratch.get());
+  k.prepare(r.rows, nullptr, r.query, scratch.get());
   for (auto _ : state) {
     const std::byte* at = blocks.get();
     for (int64_t i = 0; i < heads * kPages; ++i, at += block) {
@@ -127,7 +127,7 @@ void encode(benchmark::State& state, Isa isa, RotatedFormat format, int64_t head
   Bytes block = make_bytes(rotated_block_bytes(format, head_dim));
   Bytes scratch = make_bytes(rotated_scratch_bytes(head_dim));
   for (auto _ : state) {
-    k.encode(format, exact.data(), kPageTokens, head_dim, block.get(), scratch.get());
+    k.encode(format, exact.data(), kPageTokens, head_dim, nullptr, block.get(), scratch.get());
   }
 }
 
@@ -135,7 +135,7 @@ void prepare(benchmark::State& state, Isa isa, int64_t head_dim, int n_rows) {
   const RotatedKernels& k = kernels(isa);
   Bytes scratch = make_bytes(rotated_scratch_bytes(head_dim));
   Rows r(n_rows, head_dim);
-  for (auto _ : state) k.prepare(r.rows, r.query, scratch.get());
+  for (auto _ : state) k.prepare(r.rows, nullptr, r.query, scratch.get());
 }
 
 void add_benchmarks(Isa isa) {

@@ -390,6 +390,7 @@ class Flash(Case):
     def test_bad_requests(self):
         self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-io", "tape", says="--flash-io")
         self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-overlap", "maybe", says="--flash-overlap")
+        self.refused("run", "-m", SMOL, "-p", "Hi", "--plan-by", "guess", says="joint, refined, uniform or fixed")
         self.refused("run", "-m", SMOL, "-p", "Hi", "--trace", "/nonexistent/trace", says="/nonexistent/trace")
         self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-read", "some", says="--flash-read")
         self.refused("run", "-m", SMOL, "-p", "Hi", "--flash-copy", "k4v3", says="--flash-read auto")
@@ -1159,7 +1160,7 @@ class Calibrate(Case):
         self.assertEqual(tierkv(*self.arguments).returncode, 0)
         good = self.profile.read_text()
         run = ("run", "-m", self.model, "--raw", "-p", "Hello", "-n", 1, "--json")
-        for bad, says in ((good[:-20], "JSON"), (good.replace('"version": 1', '"version": 9'), "version 9"),
+        for bad, says in ((good[:-20], "JSON"), (good.replace('"version": 2', '"version": 9'), "version 9"),
                           (good.replace('"hash": "', '"hash": "0'), "hash"), ("{}", "format")):
             self.profile.write_text(bad)
             process = tierkv(*run)

@@ -50,6 +50,11 @@ void KvFlags::add_to(CLI::App& app) {
                  "read ahead and write behind (on), or only when asked (off: for comparison)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
+  app.add_option(
+         "--plan-by", plan_rule,
+         "with how much freedom the planner plans (for comparison): joint, refined, uniform "
+         "or fixed, as in tierkv plan --ablation")
+      ->capture_default_str();
   app.add_option("--costs", costs,
                  "what decoding costs on this device, for the planner: auto (measured once, then "
                  "kept), measure (anew), default (fixed figures)")
@@ -99,6 +104,7 @@ Result<KvRequest> KvFlags::request() const {
   KvRequest request;
   TIERKV_ASSIGN_OR_RETURN(request.kv, parse_kv_spec(kv));
   TIERKV_ASSIGN_OR_RETURN(request.kld_budget, parse_quality(quality));
+  TIERKV_ASSIGN_OR_RETURN(request.plan_rule, parse_plan_rule(plan_rule));
   if (no_flash && (!flash.empty() || request.kv.forced == ForcedLayout::kAllFlash)) {
     return invalid_argument("--no-flash contradicts --flash and --kv flash; leave one out");
   }

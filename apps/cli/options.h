@@ -26,7 +26,7 @@ struct ModelFlags {
 
 struct KvFlags {
   std::string kv, quality = "balanced", flash, flash_io = "auto", flash_overlap = "on";
-  std::string flash_read = "exact", flash_copy = "auto";
+  std::string flash_read = "exact", flash_copy = "auto", plan_rule = "joint";
   std::string costs = "auto", profile;
   bool no_flash = false;
 

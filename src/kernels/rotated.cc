@@ -14,11 +14,12 @@ bool rotated_head_dim_valid(int64_t head_dim) {
 }
 
 uint64_t rotated_block_bytes(RotatedFormat format, int64_t head_dim) {
-  return static_cast<uint64_t>(kScaleBytes + codes_bytes(format.k_bits + format.v_bits, head_dim));
+  return static_cast<uint64_t>(codes_at(head_dim) +
+                               codes_bytes(format.k_bits + format.v_bits, head_dim));
 }
 
 uint64_t rotated_scratch_bytes(int64_t head_dim) {
-  return static_cast<uint64_t>(head_dim) * (kPageLane * (4 + 2) + kPageTokens);
+  return static_cast<uint64_t>(head_dim) * (kPageTokens * (4 + 1) + kPageLane * 2 + 4);
 }
 
 }  // namespace tierkv

@@ -1,5 +1,5 @@
 // The rotated-integer codec (docs/decisions.md): K and V of one KV head and page, Hadamard-rotated
-// over the head dimension, one float16 scale per token for K and one for V, and b-bit codes.
+// over the head dimension, b-bit codes, a scale for each token's K and V, and the keys' mean.
 // Queries are rotated once and quantised to int8; scores and values accumulate in integers without
 // rebuilding K or V; the output stays rotated until unrotate(), once a step.
 #pragma once
@@ -32,15 +32,18 @@ struct RotatedQuery {
 };
 
 struct RotatedKernels {
-  // Encodes a whole exact head block; tokens from n_tokens on are stored as zeros.
-  // `scratch`: rotated_scratch_bytes(head_dim) bytes, 64-aligned.
+  // Encodes a whole exact head block; tokens from n_tokens on stand for next to nothing.
+  // `key_balance` [head_dim], positive, or null for ones: keys are multiplied with it, and queries
+  // divided by it, so that errors of keys come to where queries are small. The same one belongs to
+  // all functions. `scratch`: rotated_scratch_bytes(head_dim) bytes, 64-aligned.
   void (*encode)(RotatedFormat format, const uint16_t* exact_block, int n_tokens, int64_t head_dim,
-                 std::byte* block, std::byte* scratch);
+                 const float* key_balance, std::byte* block, std::byte* scratch);
   // The approximation the block stands for, as an exact head block (rotation undone).
   void (*decode)(RotatedFormat format, const std::byte* block, int64_t head_dim,
-                 uint16_t* exact_block, std::byte* scratch);
+                 const float* key_balance, uint16_t* exact_block, std::byte* scratch);
   // Rotates and quantises rows.q (already scaled) into `query`.
-  void (*prepare)(const AttentionRows& rows, const RotatedQuery& query, std::byte* scratch);
+  void (*prepare)(const AttentionRows& rows, const float* key_balance, const RotatedQuery& query,
+                  std::byte* scratch);
   // As AttentionKernels::attend_exact, but rows.out accumulates in rotated space; rows.q is not
   // read. rows.next_block, if not null, is the next rotated block: worth a factor of 1.9 to few
   // rows.

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/rotated_layout.h"
 #include "kernels/rotated_test_util.h"
 
 namespace tierkv {
@@ -19,19 +20,33 @@ struct Rotated {
   std::vector<double> v_scale;
 };
 
-Rotated rotate_block(RotatedFormat format, const Bytes& block, int64_t dim) {
-  const Exact exact = decode(Isa::kScalar, format, block, dim);
-  const auto* scales = reinterpret_cast<const uint16_t*>(block.get());
+constexpr uint8_t kScaleByteOfOne = kScaleCodeOfOne;
+
+void set_header(const Bytes& block, const BlockHeader& header) {
+  std::memcpy(block.get(), &header, sizeof header);
+}
+
+float value_scale(const Bytes& block, int t) {
+  BlockHeader header;
+  std::memcpy(&header, block.get(), sizeof header);
+  const int byte = std::to_integer<int>(block[kScalesAt + kPageTokens + t]);
+  const float size = std::ldexp(1 + static_cast<float>(byte & 15) / 16, (byte >> 4 & 7) - 7);
+  return byte == 0 ? 0 : (byte & 0x80 ? -size : size) * header.v_base;
+}
+
+Rotated rotate_block(RotatedFormat format, const Bytes& block, int64_t dim,
+                     const float* key_balance = nullptr) {
+  const Exact exact = decode(Isa::kScalar, format, block, dim, key_balance);
   Rotated rotated;
   for (int t = 0; t < kPageTokens; ++t) {
     std::vector<double> k(dim), v(dim);
     for (int64_t d = 0; d < dim; ++d) {
-      k[d] = f16_to_f32(exact[key_at(dim, t, d)]);
+      k[d] = f16_to_f32(exact[key_at(dim, t, d)]) * (key_balance ? key_balance[d] : 1);
       v[d] = f16_to_f32(exact[value_at(dim, t, d)]);
     }
     rotated.k.push_back(hadamard(k));
     rotated.v.push_back(hadamard(v));
-    rotated.v_scale.push_back(std::abs(f16_to_f32(scales[kPageTokens + t])));
+    rotated.v_scale.push_back(std::abs(value_scale(block, t)));
   }
   return rotated;
 }
@@ -160,8 +175,8 @@ TEST(RotatedAttend, ScoresAreExactIntegersWhateverTheBytes) {
         for (uint64_t i = 0; i < rotated_block_bytes(format, dim); ++i) {
           bytes[i] = query != 0 ? 0xff : static_cast<uint8_t>(random());
         }
-        auto* scales = reinterpret_cast<uint16_t*>(bytes);
-        for (int t = 0; t < 2 * kPageTokens; ++t) scales[t] = f32_to_f16(0.01f);
+        set_header(block, {.k_base = 0.01f, .v_base = 0.01f, .mean_scale = 0, .unused = {}});
+        for (int t = 0; t < 2 * kPageTokens; ++t) bytes[kScalesAt + t] = kScaleByteOfOne;
         const auto run = [&](Isa isa) {
           Rows rows(8, dim, 1);
           for (int i = 0; i < 8 * dim; ++i) {
@@ -196,12 +211,10 @@ TEST(RotatedAttend, ValuesAreExactIntegersWhateverTheBytes) {
       for (uint64_t i = 0; i < rotated_block_bytes(format, kDim); ++i) {
         bytes[i] = full ? 0xff : static_cast<uint8_t>(random());
       }
-      auto* scales = reinterpret_cast<uint16_t*>(bytes);
+      set_header(block, {.k_base = 0, .v_base = full ? 0.5f : 515, .mean_scale = 0, .unused = {}});
       for (int t = 0; t < kPageTokens; ++t) {
-        const float sign = random() % 2 ? -1.0f : 1.0f;
-        scales[t] = 0;
-        scales[kPageTokens + t] =
-            f32_to_f16(full ? 0.5f : sign * static_cast<float>(random() % 999));
+        bytes[kScalesAt + kPageTokens + t] =
+            full ? kScaleByteOfOne : static_cast<uint8_t>(random());
       }
       const auto run = [&](Isa isa) {
         Rows rows(5, kDim, 1);
@@ -217,6 +230,26 @@ TEST(RotatedAttend, ValuesAreExactIntegersWhateverTheBytes) {
           EXPECT_NEAR(rows.out[i], expected.out[i], size * 1e-5) << isa_name(isa);
         }
         EXPECT_EQ(rows.sum, std::vector<float>(5, 64.0f));
+      }
+    }
+  }
+}
+
+// Keys far from zero, in dimensions of very different sizes, where queries are small: the mean and
+// the balance are part of the scores.
+TEST(RotatedAttend, MeanAndBalanceEnterTheScores) {
+  for (const int64_t dim : {64, 256}) {
+    const Exact exact = off_centre_block(dim, 4);
+    const std::vector<float> balance = inverse_sizes(dim);
+    for (const RotatedFormat format : {RotatedFormat{8, 4}, {5, 3}, {4, 4}, {3, 2}}) {
+      const Bytes block = encode(Isa::kScalar, format, exact, 64, dim, balance.data());
+      const Rotated page = rotate_block(format, block, dim, balance.data());
+      for (const Isa isa : available_isas()) {
+        Rows rows(4, dim, 0.3f);
+        for (int64_t i = 0; i < 4 * dim; ++i) rows.q[i] *= balance[i % dim];
+        rows.prepare(isa, balance.data());
+        rows.attend(isa, format, block);
+        expect_near(rows, {page}, isa_name(isa));
       }
     }
   }

@@ -1,6 +1,6 @@
 // The rotated codec's integer products on AVX2. Products of an unsigned and a signed byte are
 // summed in 16 bits for as many groups as cannot overflow whatever the codes; 8-bit codes go as two
-// nibbles.
+// nibbles, and curved levels as their size, with their sign on the other factor.
 #include <immintrin.h>
 
 #include <cmath>
@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kWidth = 8;
 constexpr int kMaxGroup = 4;
+constexpr int kLevelZero = 0;
 
 #include "kernels/rotated_vector.inc"
 #include "kernels/rotated_weights.inc"
@@ -53,6 +54,15 @@ IntVec store_weights(int8_t* to, Vec x) {
   return (IntVec)i;
 }
 
+int32_t dot_codes(const int8_t* a, const int8_t* b, int64_t n) {
+  __m256i sum = _mm256_setzero_si256();
+  for (int64_t i = 0; i < n; i += 16) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_cvtepi8_epi16(load<__m128i>(a + i)),
+                                                  _mm256_cvtepi8_epi16(load<__m128i>(b + i))));
+  }
+  return reduce_add((IntVec)sum);
+}
+
 // --- unpacking ---
 
 template <int kGroup>
@@ -75,7 +85,7 @@ __m256i piece(const uint8_t* plane) {
   __m256i v = load<__m256i>(plane + kGroup / kGroups * kGroupCodes);
   if constexpr (kShift > 0) v = _mm256_srli_epi16(v, kShift);
   if constexpr (kShift < 0) v = _mm256_slli_epi16(v, -kShift);
-  return _mm256_and_si256(v, _mm256_set1_epi8(((1 << kBits) - 1) << kTo));
+  return _mm256_and_si256(v, _mm256_set1_epi8(static_cast<char>(((1 << kBits) - 1) << kTo)));
 }
 
 // Half a group's codes, of at most 6 bits; `unit` is 32 bytes further on for the second half.
@@ -89,11 +99,31 @@ __m256i codes(const uint8_t* unit) {
     return _mm256_or_si256(low, piece<kBits - kLow, kGroup, kLow>(unit + unit_bytes(kLow)));
 }
 
+// Codes [first, first + 16) of a width's levels in each 128-bit lane.
+template <int kBits>
+__m256i levels_from(int first) {
+  static constexpr LevelTable kTable = level_table(kBits);
+  return _mm256_broadcastsi128_si256(load<__m128i>(kTable.level + first));
+}
+
+// The levels of half a group's codes.
+template <int kBits, int kGroup>
+__m256i levels(const uint8_t* unit) {
+  if constexpr (kBits == 5) {
+    const __m256i low = piece<4, kGroup, 0>(unit);
+    const __m256i upper = piece<1, kGroup, 7>(unit + unit_bytes(4));
+    return _mm256_blendv_epi8(_mm256_shuffle_epi8(levels_from<5>(0), low),
+                              _mm256_shuffle_epi8(levels_from<5>(16), low), upper);
+  } else {
+    return _mm256_shuffle_epi8(levels_from<kBits>(0), codes<kBits, kGroup>(unit));
+  }
+}
+
 // --- products ---
 
 // Groups whose products fit a signed 16-bit sum: each adds at most 2 * 127 * (2^bits - 1).
-constexpr int exact_groups(int bits) { return bits <= 4 ? 8 : bits == 5 ? 4 : 2; }
-static_assert(15 * 254 * 8 < 32768 && 31 * 254 * 4 < 32768 && 63 * 254 * 2 < 32768);
+constexpr int exact_groups(int bits) { return bits == 2 ? 8 : 2; }
+static_assert(3 * 254 * 8 < 32768 && 63 * 254 * 2 < 32768);
 
 __m256i broadcast4(const int8_t* from) { return _mm256_set1_epi32(load<int32_t>(from)); }
 
@@ -120,6 +150,23 @@ template <int kBits, int kRows, int kFrom, int kTo>
   }
 }
 
+// The same for curved levels: 2 * 127 * 127 leaves room for one group in 16 bits.
+template <int kBits, int kRows>
+[[gnu::always_inline]] inline void add_levels(const uint8_t* unit, const int8_t* factors,
+                                              int64_t stride, __m256i* sum) {
+  static_assert(2 * kMaxLevel * 127 < 32768);
+  for_groups<0, kUnitGroups>([&](auto group) __attribute__((always_inline)) {
+    constexpr int g = decltype(group)::value;
+    const __m256i level = levels<kBits, g>(unit), size = _mm256_abs_epi8(level);
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i signed_factor =
+          _mm256_sign_epi8(broadcast4(factors + r * stride + 4 * g), level);
+      const __m256i words = _mm256_maddubs_epi16(size, signed_factor);
+      sum[r] = _mm256_add_epi32(sum[r], _mm256_madd_epi16(words, _mm256_set1_epi16(1)));
+    }
+  });
+}
+
 // The same for 8-bit codes: low and high nibbles have sums of their own. kShift: 0 or 4.
 template <int kRows, int kShift>
 [[gnu::always_inline]] inline void add_nibbles(const uint8_t* unit, const int8_t* factors,
@@ -141,13 +188,14 @@ template <int kRows, int kShift>
 template <int kBits, int kRows>
 [[gnu::always_inline]] inline void add_unit(const uint8_t* unit, const int8_t* factors,
                                             int64_t stride, __m256i* sum) {
-  constexpr int kStep = exact_groups(kBits);
   if constexpr (kBits == 8) {
     add_nibbles<kRows, 0>(unit, factors, stride, sum);
     add_nibbles<kRows, 4>(unit, factors, stride, sum);
+  } else if constexpr (curved(kBits)) {
+    add_levels<kBits, kRows>(unit, factors, stride, sum);
   } else {
+    constexpr int kStep = exact_groups(kBits);
     add_groups<kBits, kRows, 0, kStep>(unit, factors, stride, sum);
-    if constexpr (kStep == 4) add_groups<kBits, kRows, 4, 8>(unit, factors, stride, sum);
     if constexpr (kStep == 2) {
       add_groups<kBits, kRows, 2, 4>(unit, factors, stride, sum);
       add_groups<kBits, kRows, 4, 6>(unit, factors, stride, sum);

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kWidth = 16;
 constexpr int kMaxGroup = 8;
+constexpr int kLevelZero = 128;
 
 #include "kernels/rotated_vector.inc"
 #include "kernels/rotated_weights.inc"
@@ -62,6 +63,15 @@ IntVec store_weights(int8_t* to, Vec x) {
   return (IntVec)codes;
 }
 
+int32_t dot_codes(const int8_t* a, const int8_t* b, int64_t n) {
+  __m512i sum = _mm512_setzero_si512();
+  for (int64_t i = 0; i < n; i += 32) {
+    sum = _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_cvtepi8_epi16(load<__m256i>(a + i)),
+                                                  _mm512_cvtepi8_epi16(load<__m256i>(b + i))));
+  }
+  return _mm512_reduce_add_epi32(sum);
+}
+
 // --- unpacking ---
 
 template <int kGroup>
@@ -88,20 +98,51 @@ __m512i piece(const uint8_t* plane) {
     return v;
 }
 
+// Codes [first, first + 16) of a width's levels, plus kLevelZero, in each 128-bit lane.
+template <int kBits>
+__m512i levels_from(int first) {
+  static constexpr LevelTable kTable = level_table(kBits);
+  const __m128i levels = load<__m128i>(kTable.level + first);
+  return _mm512_broadcast_i32x4(_mm_xor_si128(levels, _mm_set1_epi8(-128)));
+}
+
+// A group's 5-bit codes as levels: the high bit takes the upper half of the table.
+template <int kGroup>
+__m512i levels_of_5(const uint8_t* unit, __m512i low) {
+  const __m512i high = _mm512_load_si512(unit + unit_bytes(4));
+  const __mmask64 upper =
+      _mm512_test_epi8_mask(high, _mm512_set1_epi8(static_cast<char>(1 << kGroup)));
+  const __m512i level = _mm512_shuffle_epi8(levels_from<5>(0), low);
+  return _mm512_mask_shuffle_epi8(level, upper, levels_from<5>(16), low);
+}
+
+// Codes of at most 4 bits as what a dot product takes.
+template <int kBits>
+__m512i factors_of(__m512i code) {
+  if constexpr (curved(kBits))
+    return _mm512_shuffle_epi8(levels_from<kBits>(0), code);
+  else
+    return code;
+}
+
+// What a dot product takes for a group's codes: themselves, or their levels + kLevelZero.
 template <int kBits, int kGroup>
-__m512i codes(const uint8_t* unit) {
+__m512i factors(const uint8_t* unit) {
   if constexpr (kBits == 8) {
     return _mm512_load_si512(unit + kGroup * kGroupCodes);
   } else {
     constexpr int kLow = low_plane_bits(kBits), kHigh = kBits - kLow;
     const __m512i low =
         _mm512_and_si512(piece<kLow, kGroup, 0>(unit), _mm512_set1_epi8((1 << kLow) - 1));
-    if constexpr (kHigh == 0) {
-      return low;
+    if constexpr (kBits == 5) {
+      return levels_of_5<kGroup>(unit, low);
+    } else if constexpr (kHigh == 0) {
+      return factors_of<kBits>(low);
     } else {
       const __m512i high = piece<kHigh, kGroup, kLow>(unit + unit_bytes(kLow));
       const __m512i mask = _mm512_set1_epi8(((1 << kHigh) - 1) << kLow);
-      return _mm512_ternarylogic_epi32(low, high, mask, 0xf8);  // low | (high & mask)
+      const __m512i code = _mm512_ternarylogic_epi32(low, high, mask, 0xf8);  // low | (high & mask)
+      return factors_of<kBits>(code);
     }
   }
 }
@@ -126,7 +167,7 @@ void score_keys(const uint8_t* units, int64_t head_dim, const int8_t* q, const i
       for_groups([&](auto group) __attribute__((always_inline)) {
         constexpr int g = decltype(group)::value;
         __m512i code[kLanes];
-        for (int l = 0; l < kLanes; ++l) code[l] = codes<kBits, g>(unit + l * kUnit);
+        for (int l = 0; l < kLanes; ++l) code[l] = factors<kBits, g>(unit + l * kUnit);
         for (int r = 0; r < kRows; ++r) {
           const __m512i query = broadcast4(q + r * head_dim + d + 4 * g);
           for (int l = 0; l < kLanes; ++l) {
@@ -163,7 +204,7 @@ void add_values(const uint8_t* units, int64_t head_dim, const RowWeights* weight
     for_groups([&](auto group) __attribute__((always_inline)) {
       constexpr int g = decltype(group)::value;
       for (int h = 0; h < kPageHalves; ++h) {
-        const __m512i code = codes<kBits, g>(units + h * kUnit);
+        const __m512i code = factors<kBits, g>(units + h * kUnit);
         for (int r = 0; r < kRows; ++r) {
           const __m512i p = broadcast4(weights[r].p + h * kHalfTokens + 4 * g);
           sum[r][h] = _mm512_dpbusd_epi32(sum[r][h], code, p);

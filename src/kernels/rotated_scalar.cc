@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kWidth = 4;
 constexpr int kMaxGroup = 4;
+constexpr int kLevelZero = 0;
 
 #include "kernels/rotated_vector.inc"
 #include "kernels/rotated_weights.inc"
@@ -36,10 +37,29 @@ IntVec store_weights(int8_t* to, Vec x) {
   return code;
 }
 
+int32_t dot_codes(const int8_t* a, const int8_t* b, int64_t n) {
+  int32_t sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
 #include "kernels/rotated_codec.inc"
 
+// What products take for a unit's codes: themselves, or their levels.
+template <int kBits>
+void unpack_factors(const uint8_t* unit, int16_t* to) {
+  uint8_t codes[kUnitCodes];
+  unpack_unit(unit, kBits, codes);
+  if constexpr (curved(kBits)) {
+    constexpr LevelTable kTable = level_table(kBits);
+    for (int i = 0; i < kUnitCodes; ++i) to[i] = kTable.level[codes[i]];
+  } else {
+    for (int i = 0; i < kUnitCodes; ++i) to[i] = codes[i];
+  }
+}
+
 // sum[i] += four products a group, of a unit's codes 4i to 4i + 3 with factors 4g to 4g + 3.
-void add_unit(const uint8_t* codes, const int8_t* factors, int32_t* sum) {
+void add_unit(const int16_t* codes, const int8_t* factors, int32_t* sum) {
   for (int g = 0; g < kUnitGroups; ++g) {
     for (int i = 0; i < kGroupCodes; ++i) {
       sum[i / 4] += codes[g * kGroupCodes + i] * factors[4 * g + i % 4];
@@ -50,11 +70,11 @@ void add_unit(const uint8_t* codes, const int8_t* factors, int32_t* sum) {
 template <int kBits, int kRows>
 void score_keys(const uint8_t* units, int64_t head_dim, const int8_t* q, const int32_t* start,
                 int32_t* dots) {
-  uint8_t codes[kUnitCodes];
+  int16_t codes[kUnitCodes];
   for (int i = 0; i < kRows * kPageTokens; ++i) dots[i] = start[i / kPageTokens];
   for (int64_t d = 0; d < head_dim; d += kKeyUnitDims) {
     for (int lane = 0; lane < kPageLanes; ++lane, units += unit_bytes(kBits)) {
-      unpack_unit(units, kBits, codes);
+      unpack_factors<kBits>(units, codes);
       for (int r = 0; r < kRows; ++r) {
         add_unit(codes, q + r * head_dim + d, dots + r * kPageTokens + lane * kPageLane);
       }
@@ -71,10 +91,10 @@ void update_output(const RowWeights& weights, int half, const int32_t* sum, floa
 
 template <int kBits, int kRows>
 void add_values(const uint8_t* units, int64_t head_dim, const RowWeights* weights, float* out) {
-  uint8_t codes[kUnitCodes];
+  int16_t codes[kUnitCodes];
   for (int64_t d = 0; d < head_dim; d += kValueUnitDims) {
     for (int half = 0; half < kPageHalves; ++half, units += unit_bytes(kBits)) {
-      unpack_unit(units, kBits, codes);
+      unpack_factors<kBits>(units, codes);
       for (int r = 0; r < kRows; ++r) {
         int32_t sum[kValueUnitDims];
         for (int i = 0; i < kValueUnitDims; ++i) sum[i] = weights[r].start[half];

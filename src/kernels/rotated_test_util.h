@@ -66,18 +66,39 @@ inline int64_t value_at(int64_t head_dim, int t, int64_t d) {
   return (kPageTokens + t) * head_dim + d;
 }
 
-inline Bytes encode(Isa isa, RotatedFormat format, const Exact& exact, int n_tokens,
-                    int64_t head_dim) {
-  Bytes block = aligned(rotated_block_bytes(format, head_dim));
-  Bytes scratch = aligned(rotated_scratch_bytes(head_dim));
-  kernels(isa).encode(format, exact.data(), n_tokens, head_dim, block.get(), scratch.get());
+// Sizes of 1/4, 1 and 4 in turns, and what makes them one.
+inline float size_of(int64_t d) { return std::ldexp(1.0f, static_cast<int>(d % 3 - 1) * 2); }
+inline std::vector<float> inverse_sizes(int64_t head_dim) {
+  std::vector<float> inverse;
+  for (int64_t d = 0; d < head_dim; ++d) inverse.push_back(1 / size_of(d));
+  return inverse;
+}
+// Gaussian values; keys five of their standard deviations from zero, in dimensions of these sizes.
+inline Exact off_centre_block(int64_t head_dim, unsigned seed) {
+  Exact block = gaussian_block(head_dim, seed);
+  for (int t = 0; t < kPageTokens; ++t) {
+    for (int64_t d = 0; d < head_dim; ++d) {
+      uint16_t& k = block[key_at(head_dim, t, d)];
+      k = f32_to_f16((f16_to_f32(k) + (d % 2 ? 5.0f : -5.0f)) * size_of(d));
+    }
+  }
   return block;
 }
 
-inline Exact decode(Isa isa, RotatedFormat format, const Bytes& block, int64_t head_dim) {
+inline Bytes encode(Isa isa, RotatedFormat format, const Exact& exact, int n_tokens,
+                    int64_t head_dim, const float* key_balance = nullptr) {
+  Bytes block = aligned(rotated_block_bytes(format, head_dim));
+  Bytes scratch = aligned(rotated_scratch_bytes(head_dim));
+  kernels(isa).encode(format, exact.data(), n_tokens, head_dim, key_balance, block.get(),
+                      scratch.get());
+  return block;
+}
+
+inline Exact decode(Isa isa, RotatedFormat format, const Bytes& block, int64_t head_dim,
+                    const float* key_balance = nullptr) {
   Exact exact(static_cast<size_t>(exact_block_elements(head_dim)), 0x7e00);
   Bytes scratch = aligned(rotated_scratch_bytes(head_dim));
-  kernels(isa).decode(format, block.get(), head_dim, exact.data(), scratch.get());
+  kernels(isa).decode(format, block.get(), head_dim, key_balance, exact.data(), scratch.get());
   return exact;
 }
 
@@ -129,9 +150,9 @@ struct Rows {
   }
   int8_t* code() { return reinterpret_cast<int8_t*>(codes.get()); }
   RotatedQuery query() { return {code(), scale.data(), code_sum.data()}; }
-  void prepare(Isa isa) {
+  void prepare(Isa isa, const float* key_balance = nullptr) {
     Bytes scratch = aligned(rotated_scratch_bytes(head_dim));
-    kernels(isa).prepare(rows(), query(), scratch.get());
+    kernels(isa).prepare(rows(), key_balance, query(), scratch.get());
   }
   void attend(Isa isa, RotatedFormat format, const Bytes& block) {
     Bytes scratch = aligned(rotated_scratch_bytes(head_dim));

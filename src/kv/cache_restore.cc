@@ -24,7 +24,7 @@ Status TieredCache::save(SessionPoint point) {
   for (int64_t i = skip; i < n; ++i) {
     window.push_back({window_pages_[i].data(), layout_.window_page_bytes});
   }
-  table_.save_queries(point);
+  table_.save_codec_state(point);
   point.first_window_page = window.empty() ? 0 : first_window_page_ + skip;
   return session_->write_point(std::move(point), full, window);
 }

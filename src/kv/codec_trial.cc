@@ -53,6 +53,7 @@ Status CodecTrial::replace(std::span<const TrialHead> heads, int64_t page_begin,
   restore();
   TIERKV_RETURN_IF_ERROR(check(heads, page_begin, page_end));
   if (heads.empty() || page_begin >= page_end) return {};
+  cache_.table_.fix_key_balance(true);
   int64_t head_dim = 0;
   for (const TrialHead& head : heads) {
     head_dim = std::max<int64_t>(head_dim, cache_.layout_.shapes[head.layer].head_dim);
@@ -76,9 +77,10 @@ Status CodecTrial::replace(std::span<const TrialHead> heads, int64_t page_begin,
     std::byte* codes = kernel + kernel_bytes;
     auto* decoded = reinterpret_cast<uint16_t*>(codes + code_bytes);
     const RotatedKernels& rotated = *cache_.kernels_.rotated;
+    const float* balance = cache_.table_.key_balance(head.layer, head.kv_head);
     std::memcpy(saved, block, exact_block_bytes(dim));
-    rotated.encode(complete(head.codec), block, kPageTokens, dim, codes, kernel);
-    rotated.decode(complete(head.codec), codes, dim, decoded, kernel);
+    rotated.encode(complete(head.codec), block, kPageTokens, dim, balance, codes, kernel);
+    rotated.decode(complete(head.codec), codes, dim, balance, decoded, kernel);
     const int64_t side = kPageTokens * dim;  // elements of K, and of V
     if (head.codec.k_bits != 0) std::copy(decoded, decoded + side, block);
     if (head.codec.v_bits != 0) std::copy(decoded + side, decoded + 2 * side, block + side);

@@ -53,7 +53,8 @@ Result<std::vector<PageBytes>> PageTable::loose_pages() {
   return pages;
 }
 
-void PageTable::save_queries(SessionPoint& point) const {
+void PageTable::save_codec_state(SessionPoint& point) const {
+  point.key_balance = key_balance_.values();
   point.query_sums = queries_.sums();
   point.n_basis_tokens = n_basis_tokens_;
 }
@@ -78,6 +79,7 @@ Status PageTable::restore(const SessionPoint& point, int64_t n_tokens) {
     page.tier = PageTier::kFlash;
     page.on_flash = true;
   }
+  if (!point.key_balance.empty()) key_balance_.restore(point.key_balance);
   const Status status = restore_loose(point, n_tokens);
   if (!status.ok()) {
     pages_.clear();

@@ -13,6 +13,7 @@ Status PageTable::settle(const Plan& plan) {
   window_pages_ = plan.window_pages;
   tier1_pages_ = plan.tier1_pages;
   copy_pages_ = plan.flash ? plan.copies.pages : 0;
+  fix_key_balance(!plan.codecs.empty() && (tier1_pages_ > 0 || copy_pages_ > 0));
   stop_selective();
   if (plan.flash && stream_ == nullptr) TIERKV_RETURN_IF_ERROR(start_flash());
   if (stream_ != nullptr) {
@@ -96,6 +97,12 @@ Status PageTable::set_codecs(const Plan& plan) {
   }
   const bool has_low_rank = largest_rank(layout_, compressed_.low_rank) > 0;
   return has_low_rank && low_rank_ == nullptr ? start_low_rank() : Status();
+}
+
+void PageTable::fix_key_balance(bool whatever) {
+  std::vector<RopePairing> pairings(layout_.shapes.size(), RopePairing::kHalves);
+  for (size_t i = 0; i < ropes_.size(); ++i) pairings[i] = ropes_[i].pairing;
+  key_balance_.fix(pairings, whatever);
 }
 
 // A query before there is a basis: it is to be found from all tokens, whatever was restored.

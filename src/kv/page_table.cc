@@ -14,6 +14,7 @@ PageTable::PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels
       kernels_(kernels),
       pool_(pool),
       flash_(std::move(flash)),
+      key_balance_(layout),
       queries_(layout) {
   compressed_ = make_compressed_layout(layout_, {});
 }
@@ -208,12 +209,14 @@ void PageTable::encode_head(int64_t page, int layer, int kv_head, const std::byt
     return;
   }
   kernels_.rotated->encode(
-      head.format, reinterpret_cast<const uint16_t*>(exact), kPageTokens, head_dim, out,
+      head.format, reinterpret_cast<const uint16_t*>(exact), kPageTokens, head_dim,
+      key_balance(layer, kv_head), out,
       codec_scratch_.data() + thread * align64(rotated_scratch_bytes(head_dim)));
 }
 
 void PageTable::finish(int64_t n_tokens) {
   n_final_tokens_ = n_tokens;
+  if (key_balance_.full()) fix_key_balance(false);
   if (stream_ != nullptr) write_extents(n_tokens);
 }
 

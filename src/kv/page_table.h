@@ -26,6 +26,7 @@
 #include "kernels/kernels.h"
 #include "kv/extent_stream.h"
 #include "kv/extent_writer.h"
+#include "kv/key_balance.h"
 #include "kv/kv_layout.h"
 #include "kv/low_rank_codec.h"
 #include "kv/selective_read.h"
@@ -60,10 +61,20 @@ class PageTable {
   PageTable(const KvLayout& layout, MemoryBudget& budget, const Kernels& kernels, ThreadPool& pool,
             FlashOptions flash);
 
-  // What low-rank codecs need before settle(): how keys were rotated, per layer, and the queries
-  // [n_tokens, n_heads, head_dim] that meet them, layer by layer.
+  // What codecs need before settle(): how keys were rotated, per layer, and the queries and keys of
+  // each chunk, layer by layer: of all of them for low-rank codecs, of some for KeyBalance.
   void set_ropes(std::vector<KvRope> ropes) { ropes_ = std::move(ropes); }
   void count_queries(int layer, const float* q, int64_t n_tokens);
+  void count_for_balance(int layer, const float* q, const float* k, int64_t n_tokens) {
+    key_balance_.count(layer, q, k, n_tokens);
+  }
+  // Fixes the factors of keys, if there are tokens enough to find them from or `whatever` there is.
+  // finish() and settle() do, when many have been read and when a prompt is at its end.
+  void fix_key_balance(bool whatever);
+  // [head_dim] of a full-attention layer, as kernels/rotated.h takes it.
+  const float* key_balance(int layer, int kv_head) const {
+    return key_balance_.factors(layer, kv_head);
+  }
 
   // At most this many exact pages in RAM (more while their extents are being filled); older ones
   // move on. settle() sets the plan's.
@@ -93,8 +104,8 @@ class PageTable {
   // Waits until all whole extents have been written; the pages that are in none: what a point keeps
   // beside those.
   Result<std::vector<PageBytes>> loose_pages();
-  // What low-rank bases follow from, into a point.
-  void save_queries(SessionPoint& point) const;
+  // What codes follow from beside the originals, into a point.
+  void save_codec_state(SessionPoint& point) const;
 
   // Whether flash is in use: from then on the original of every page is kept, on flash or in RAM.
   bool uses_flash() const { return stream_ != nullptr; }
@@ -233,6 +244,7 @@ class PageTable {
   std::vector<std::vector<int64_t>> chosen_;  // with it: the extents of each layer, last chosen
   Buffer codec_scratch_;
   std::vector<KvRope> ropes_;
+  KeyBalance key_balance_;
   QueryEnergy queries_;
   int64_t n_basis_tokens_ = 0;  // that low_rank_ was found from, or is to be; 0: all there are
   std::unique_ptr<LowRankCodec> low_rank_;

@@ -98,7 +98,8 @@ const uint16_t* TieredAttention::exact_form(const Call& call, const Stretch& str
   if (!call.is_rotated(page, kv_head)) return static_cast<const uint16_t*>(block);
   uint16_t* decoded = call.scratch.block(thread);
   kernels_->rotated->decode(call.format(kv_head), static_cast<const std::byte*>(block),
-                            call.shape.head_dim, decoded, call.scratch.kernel(thread));
+                            call.shape.head_dim, call.pages.key_balance(call.layer, kv_head),
+                            decoded, call.scratch.kernel(thread));
   return decoded;
 }
 

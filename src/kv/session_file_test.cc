@@ -127,10 +127,10 @@ TEST_F(SavedSession, AnExtentOfAnotherStateIsNoticed) {
 
 TEST_F(SavedSession, NewerVersionsAreUnsupported) {
   std::vector<std::byte> content = disk_.content;
-  content[geometry_->header() + 8] = std::byte{3};
+  content[geometry_->header() + 8] = std::byte{kSessionVersion + 1};
   const auto session = parse(content);
   EXPECT_EQ(session.status().code(), StatusCode::kUnsupported);
-  EXPECT_THAT(session.status().message(), HasSubstr("version 3, this build reads 2"));
+  EXPECT_THAT(session.status().message(), HasSubstr("version 4, this build reads 3"));
 }
 
 TEST_F(SavedSession, TruncatedAnywhereItIsRefusedOrAnEarlierState) {
@@ -171,6 +171,10 @@ TEST_F(SavedSession, PointsThatMakeNoSenseAreNotWritten) {
   EXPECT_TRUE(bad([](SessionPoint& p) { p.full_page_crcs.push_back(0); }));
   EXPECT_TRUE(bad([](SessionPoint& p) { p.window_page_crcs.pop_back(); }));
   EXPECT_TRUE(bad([](SessionPoint& p) { p.first_window_page = -1; }));
+  const auto n_factors = static_cast<size_t>(shape.n_key_dims());
+  EXPECT_FALSE(bad([&](SessionPoint& p) { p.key_balance.assign(n_factors, 1.5f); }));
+  EXPECT_TRUE(bad([&](SessionPoint& p) { p.key_balance.assign(n_factors - 1, 1.5f); }));
+  EXPECT_TRUE(bad([&](SessionPoint& p) { p.key_balance.assign(n_factors, 0.0f); }));
 }
 
 TEST(SessionShape, AbsurdOnesAreRefused) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "kernels/attention.h"
+#include "kv/key_balance.h"
 #include "kv/query_energy.h"
 
 namespace tierkv {
@@ -43,11 +44,12 @@ struct Record {
   int64_t saved_at, n_tokens, n_answered;
   // The list: numbers of 4 bytes, in this order, and then of 8.
   uint32_t n_listed, n_extents, n_crcs, n_full_pages, n_window_pages;
-  uint32_t n_query_sums;
+  uint32_t n_key_balance, n_query_sums;
+  uint32_t unused;
   int64_t first_window_page;
   int64_t n_basis_tokens;
 };
-static_assert(sizeof(Record) == 104);
+static_assert(sizeof(Record) == 112);
 
 // Both kinds of block have the checksum in the same place.
 constexpr size_t kCrcOffset = 12;
@@ -118,9 +120,14 @@ std::vector<T> take(std::span<const std::byte>& list, uint32_t n) {
 }
 
 uint64_t list_bytes(const Record& r) {
-  const uint64_t numbers =
-      uint64_t{r.n_listed} + r.n_extents + r.n_crcs + r.n_full_pages + r.n_window_pages;
+  const uint64_t numbers = uint64_t{r.n_listed} + r.n_extents + r.n_crcs + r.n_full_pages +
+                           r.n_window_pages + r.n_key_balance;
   return numbers * sizeof(uint32_t) + r.n_query_sums * sizeof(double);
+}
+
+bool balance_is_sound(const SessionShape& shape, const std::vector<float>& factors) {
+  const bool sized = factors.empty() || static_cast<int64_t>(factors.size()) == shape.n_key_dims();
+  return sized && key_balance_plausible(factors);
 }
 
 bool sums_are_sound(const SessionShape& shape, const std::vector<double>& sums) {
@@ -147,19 +154,21 @@ int64_t SessionShape::max_extents() const {
   return n_full_layers() == 0 ? 0 : max_tokens / extent_tokens();
 }
 
-// One for each dimension of K of a token, and one for each layer.
-int64_t SessionShape::n_query_sums() const {
+int64_t SessionShape::n_key_dims() const {
   constexpr uint64_t kBytesADimension = 2 * kPageTokens * sizeof(uint16_t);
-  return static_cast<int64_t>(full_page_bytes() / kBytesADimension) + n_full_layers();
+  return static_cast<int64_t>(full_page_bytes() / kBytesADimension);
 }
+
+// One for each dimension, and one for each layer.
+int64_t SessionShape::n_query_sums() const { return n_key_dims() + n_full_layers(); }
 
 Result<SessionGeometry> SessionGeometry::create(const SessionShape& shape) {
   TIERKV_ASSIGN_OR_RETURN(FlashGeometry flash, FlashGeometry::create(shape.flash));
   if (!sane(shape)) return invalid_argument("the shapes of the session make no sense");
   SessionGeometry geometry(shape, std::move(flash));
-  const uint64_t numbers = static_cast<uint64_t>(shape.max_tokens + 1 + shape.max_extents() +
-                                                 shape.max_extents() * shape.n_full_layers() +
-                                                 shape.extent_pages + shape.max_window_pages);
+  const uint64_t numbers = static_cast<uint64_t>(
+      shape.max_tokens + 1 + shape.max_extents() + shape.max_extents() * shape.n_full_layers() +
+      shape.extent_pages + shape.max_window_pages + shape.n_key_dims());
   const uint64_t sums = static_cast<uint64_t>(shape.n_query_sums());
   geometry.list_bytes_ = whole_blocks(numbers * sizeof(uint32_t) + sums * sizeof(double));
   const double bytes =
@@ -224,6 +233,7 @@ std::vector<std::byte> encode_list(const SessionPoint& point) {
   append(list, point.crcs);
   append(list, point.full_page_crcs);
   append(list, point.window_page_crcs);
+  append(list, point.key_balance);
   append(list, point.query_sums);
   list.resize(whole_blocks(list.size()));
   return list;
@@ -246,7 +256,9 @@ void encode_record(const SessionShape& shape, const SessionPoint& point, int are
                    .n_crcs = static_cast<uint32_t>(point.crcs.size()),
                    .n_full_pages = static_cast<uint32_t>(point.full_page_crcs.size()),
                    .n_window_pages = static_cast<uint32_t>(point.window_page_crcs.size()),
+                   .n_key_balance = static_cast<uint32_t>(point.key_balance.size()),
                    .n_query_sums = static_cast<uint32_t>(point.query_sums.size()),
+                   .unused = 0,
                    .first_window_page = point.first_window_page,
                    .n_basis_tokens = point.n_basis_tokens},
             block);
@@ -286,6 +298,7 @@ Result<SessionPoint> decode_list(const SessionShape& shape, std::span<const std:
   point.crcs = take<uint32_t>(list, record.n_crcs);
   point.full_page_crcs = take<uint32_t>(list, record.n_full_pages);
   point.window_page_crcs = take<uint32_t>(list, record.n_window_pages);
+  point.key_balance = take<float>(list, record.n_key_balance);
   point.query_sums = take<double>(list, record.n_query_sums);
   point.n_basis_tokens = record.n_basis_tokens;
   TIERKV_RETURN_IF_ERROR(check_point(shape, point));
@@ -321,6 +334,9 @@ Status check_point(const SessionShape& shape, const SessionPoint& point) {
       !between(point.n_basis_tokens, 0, point.n_tokens) ||
       point.n_basis_tokens % kPageTokens != 0) {
     return damaged("a point's sums over queries make no sense");
+  }
+  if (!balance_is_sound(shape, point.key_balance)) {
+    return damaged("a point's factors of keys make no sense");
   }
   const std::set<uint32_t> distinct(point.slots.begin(), point.slots.end());
   if (distinct.size() != point.slots.size() ||

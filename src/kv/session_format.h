@@ -15,7 +15,7 @@
 
 namespace tierkv {
 
-inline constexpr uint32_t kSessionVersion = 2;
+inline constexpr uint32_t kSessionVersion = 3;
 inline constexpr int64_t kMaxSessionTokens = 1 << 24;
 inline constexpr size_t kMaxModelName = 255;
 
@@ -35,6 +35,7 @@ struct SessionShape {
   int64_t n_full_layers() const;
   int64_t extent_tokens() const;
   int64_t max_extents() const;   // of a point, a layer
+  int64_t n_key_dims() const;    // dimensions of K of a token
   int64_t n_query_sums() const;  // of a point that has them
   // Slots that suffice for every area's point and for what is in RAM.
   int64_t slots_needed() const { return (n_areas + 1) * max_extents() + 1; }
@@ -50,6 +51,8 @@ struct SessionPoint {
   std::vector<uint32_t> crcs;     // of their payloads, [extent][full-attention layer]
   int64_t first_window_page = 0;  // window-only layers: pages from here to the last token's
   std::vector<uint32_t> full_page_crcs, window_page_crcs;  // of the pages in the point's area
+  // Factors of the dimensions of keys (kv/key_balance.h). Nothing: not found yet.
+  std::vector<float> key_balance;
   // What the bases of the low-rank codec follow from (kv/query_energy.h), and the tokens that they
   // were found from. Nothing and 0: there are none.
   std::vector<double> query_sums;

@@ -124,7 +124,8 @@ void TieredAttention::start_rows(const Call& call, const float* q, QueryForm for
       if (form == QueryForm::kBf16) {
         kernels_->bf16_attention->prepare(rows, call.bf16_queries(head, row));
       } else if (form == QueryForm::kCodes) {  // few: one block of tokens, so row is 0
-        kernels_->rotated->prepare(rows, call.query(head), call.scratch.kernel(thread));
+        kernels_->rotated->prepare(rows, call.pages.key_balance(call.layer, head), call.query(head),
+                                   call.scratch.kernel(thread));
       }
     }
   });

@@ -29,6 +29,8 @@ class PageSource {
   virtual const uint16_t* exact_block(int layer, int64_t page, int kv_head) = 0;
   virtual const std::byte* compressed_block(int layer, int64_t page, int kv_head) const = 0;
   virtual RotatedFormat format(int layer, int kv_head) const = 0;
+  // Factors of keys in codes, [head_dim]; null: ones.
+  virtual const float* key_balance(int, int) const { return nullptr; }
   virtual const LowRankCodec* low_rank() const { return nullptr; }  // null while no layer has it
   // Payload of the index-th extent that has flash pages, in order; valid until the next call.
   virtual Result<const std::byte*> read_extent(int layer, size_t index) = 0;

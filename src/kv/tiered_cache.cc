@@ -87,6 +87,7 @@ void TieredCache::shrink_window_pages() {
 Status TieredCache::attend(int layer, const float* q, const float* k, const float* v, float* out) {
   store(layer, k, v);
   table_.pump();
+  table_.count_for_balance(layer, q, k, chunk_);
   if (largest_rank_ > 0 && layout_.is_full(layer) && table_.low_rank() == nullptr) {
     table_.count_queries(layer, q, chunk_);
   }

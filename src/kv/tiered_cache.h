@@ -85,6 +85,9 @@ class TieredCache : public KvCache, private PageSource {
   const uint16_t* exact_block(int layer, int64_t page, int kv_head) override;
   const std::byte* compressed_block(int layer, int64_t page, int kv_head) const override;
   RotatedFormat format(int layer, int kv_head) const override;
+  const float* key_balance(int layer, int kv_head) const override {
+    return layout_.is_full(layer) ? table_.key_balance(layer, kv_head) : nullptr;
+  }
   const LowRankCodec* low_rank() const override { return table_.low_rank(); }
   Result<const std::byte*> read_extent(int layer, size_t index) override;
   const uint16_t* flash_block(const std::byte* payload, int layer, int64_t page,

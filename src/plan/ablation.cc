@@ -127,6 +127,14 @@ const char* plan_rule_name(PlanRule rule) {
   return "";
 }
 
+Result<PlanRule> parse_plan_rule(const std::string& name) {
+  for (const PlanRule rule : kPlanRules) {
+    if (name == plan_rule_name(rule)) return rule;
+  }
+  return invalid_argument("no rule for plans is called \"" + name +
+                          "\"; use joint, refined, uniform or fixed");
+}
+
 Result<Plan> plan_by(PlanRule rule, const PlanInput& input) {
   Result<Plan> joint = make_plan(input);  // which checks the input, too
   const bool makes_sense = joint.ok() || joint.status().code() == StatusCode::kResourceExhausted;

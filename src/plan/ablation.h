@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "plan/plan.h"
 
@@ -19,6 +20,8 @@ enum class PlanRule : uint8_t { kFixed, kUniform, kRefined, kJoint };
 inline constexpr PlanRule kPlanRules[] = {PlanRule::kFixed, PlanRule::kUniform, PlanRule::kRefined,
                                           PlanRule::kJoint};
 const char* plan_rule_name(PlanRule rule);
+// kInvalidArgument: a name that no rule has.
+Result<PlanRule> parse_plan_rule(const std::string& name);
 
 // Of the tokens in RAM, the part that kFixed keeps exact; never less than sinks and window.
 inline constexpr double kFixedExactShare = 0.25;

@@ -65,6 +65,11 @@ TEST(Ablation, WhatDoesNotFitIsRefused) {
   }
 }
 
+TEST(PlanRule, NamesAreRead) {
+  for (const PlanRule rule : kPlanRules) EXPECT_EQ(*parse_plan_rule(plan_rule_name(rule)), rule);
+  EXPECT_EQ(parse_plan_rule("split").status().code(), StatusCode::kInvalidArgument);
+}
+
 // Every split that a rule allows, one by one.
 std::optional<Split> brute_force(PlanRule rule, const PlanInput& in) {
   std::optional<Split> best;

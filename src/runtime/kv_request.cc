@@ -145,7 +145,7 @@ Result<std::vector<CodecId>> codecs_of_bits(const PlanInput& input, double bits)
 namespace {
 
 Result<Plan> plan_layout(const KvRequest& request, const PlanInput& input) {
-  if (!request.kv.forced) return make_plan(input);
+  if (!request.kv.forced) return plan_by(request.plan_rule, input);
   if (request.kv.bits_per_element == 0) {
     return make_forced_plan(input, *request.kv.forced, request.kv.codecs);
   }

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "kv/extent_stream.h"
 #include "kv/kv_layout.h"
+#include "plan/ablation.h"
 #include "plan/accuracy.h"
 #include "plan/plan.h"
 #include "runtime/device_costs.h"
@@ -59,6 +60,7 @@ struct KvRequest {
   int64_t n_expected = kDefaultExpectedOutput;
   KvSpec kv;
   double kld_budget = kDefaultKldBudget;
+  PlanRule plan_rule = PlanRule::kJoint;  // others are for comparison
   DeviceCosts costs;
   std::string flash_directory;  // empty: flash is not allowed
   FlashBackend flash_io = FlashBackend::kAuto;

@@ -110,7 +110,7 @@ class AttentionMeasurement {
       std::memcpy(block.data(), exact_block_.data(), bytes);
     } else {
       engine_->kernels().rotated->encode(format, exact_block_.data(), kPageTokens, shape_.head_dim,
-                                         block.data(), scratch_.data());
+                                         nullptr, block.data(), scratch_.data());
     }
     TIERKV_ASSIGN_OR_RETURN(Buffer memory, allocate(bytes));
     RandomPages pages(shape_, std::move(memory), bytes, format);
