@@ -98,51 +98,44 @@ __m512i piece(const uint8_t* plane) {
     return v;
 }
 
-// Codes [first, first + 16) of a width's levels, plus kLevelZero, in each 128-bit lane.
-template <int kBits>
-__m512i levels_from(int first) {
-  static constexpr LevelTable kTable = level_table(kBits);
-  const __m128i levels = load<__m128i>(kTable.level + first);
-  return _mm512_broadcast_i32x4(_mm_xor_si128(levels, _mm_set1_epi8(-128)));
+// The levels of a width plus kLevelZero, over and over: whatever lies in an index above its code's
+// bits, of which the permutation takes six, it finds the code's level.
+struct alignas(64) RepeatedLevels {
+  uint8_t level[64];
+};
+constexpr RepeatedLevels repeated_levels(int bits) {
+  const LevelTable table = level_table(bits);
+  RepeatedLevels repeated{};
+  for (int i = 0; i < 64; ++i) {
+    repeated.level[i] = static_cast<uint8_t>(table.level[i & ((1 << bits) - 1)] + kLevelZero);
+  }
+  return repeated;
 }
 
-// A group's 5-bit codes as levels: the high bit takes the upper half of the table.
-template <int kGroup>
-__m512i levels_of_5(const uint8_t* unit, __m512i low) {
-  const __m512i high = _mm512_load_si512(unit + unit_bytes(4));
-  const __mmask64 upper =
-      _mm512_test_epi8_mask(high, _mm512_set1_epi8(static_cast<char>(1 << kGroup)));
-  const __m512i level = _mm512_shuffle_epi8(levels_from<5>(0), low);
-  return _mm512_mask_shuffle_epi8(level, upper, levels_from<5>(16), low);
-}
-
-// Codes of at most 4 bits as what a dot product takes.
-template <int kBits>
-__m512i factors_of(__m512i code) {
-  if constexpr (curved(kBits))
-    return _mm512_shuffle_epi8(levels_from<kBits>(0), code);
-  else
-    return code;
-}
-
-// What a dot product takes for a group's codes: themselves, or their levels + kLevelZero.
+// What a dot product takes for a group's codes: themselves, or their levels plus kLevelZero.
 template <int kBits, int kGroup>
 __m512i factors(const uint8_t* unit) {
+  constexpr int kLow = low_plane_bits(kBits), kHigh = kBits - kLow;
   if constexpr (kBits == 8) {
     return _mm512_load_si512(unit + kGroup * kGroupCodes);
+  } else if constexpr (curved(kBits)) {
+    static constexpr RepeatedLevels kLevels = repeated_levels(kBits);
+    __m512i index = piece<kLow, kGroup, 0>(unit);
+    if constexpr (kHigh > 0) {
+      const __m512i high = piece<kHigh, kGroup, kLow>(unit + unit_bytes(kLow));
+      const __m512i mask = _mm512_set1_epi8(((1 << kHigh) - 1) << kLow);
+      index = _mm512_ternarylogic_epi32(mask, high, index, 0xca);  // mask ? high : index
+    }
+    return _mm512_permutexvar_epi8(index, _mm512_load_si512(kLevels.level));
   } else {
-    constexpr int kLow = low_plane_bits(kBits), kHigh = kBits - kLow;
     const __m512i low =
         _mm512_and_si512(piece<kLow, kGroup, 0>(unit), _mm512_set1_epi8((1 << kLow) - 1));
-    if constexpr (kBits == 5) {
-      return levels_of_5<kGroup>(unit, low);
-    } else if constexpr (kHigh == 0) {
-      return factors_of<kBits>(low);
+    if constexpr (kHigh == 0) {
+      return low;
     } else {
       const __m512i high = piece<kHigh, kGroup, kLow>(unit + unit_bytes(kLow));
       const __m512i mask = _mm512_set1_epi8(((1 << kHigh) - 1) << kLow);
-      const __m512i code = _mm512_ternarylogic_epi32(low, high, mask, 0xf8);  // low | (high & mask)
-      return factors_of<kBits>(code);
+      return _mm512_ternarylogic_epi32(low, high, mask, 0xf8);  // low | (high & mask)
     }
   }
 }
