@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What the planner's freedoms are worth, measured: decode time and KLD of each rule's plan.
+"""What the planner's freedoms are worth, measured: decode time of each rule's plan.
 
-usage: ablation.py MODEL.gguf TEXT [--cells 178M/balanced,150M/balanced] [--prompt 5200] [--tokens 48] [--rounds 3]
+usage: ablation.py MODEL.gguf TEXT [--cells 178M/balanced,150M/balanced] [--tokens 48] [--rounds 3]
 
 A cell is a RAM ceiling and a quality. For each rule of src/plan/ablation.h, `tierkv run --plan-by RULE` of the
 same prompt and answer length, interleaved for some rounds on a machine that is idle otherwise: the median time
-of a token, and what the planner foretold. Then `tierkv eval` with the RAM that the run's tiers had: the KLD of
-256 tokens from the exact cache's, with float32 activations.
+of a token, and the time and the KLD that the planner foretold. All rules keep within the same KLD; what a plan's
+KLD really is, predicted.py measures.
 """
 
 import argparse
@@ -26,16 +26,9 @@ def run(args, file, ram, quality, rule):
     return {
         "ms": found["timings"]["predicted_ms"] / found["timings"]["predicted_n"],
         "predicted_ms": found["plan"]["predicted_ms_per_token"],
-        "kv_ram": sum(found["bytes"][kind] for kind in ("tier0", "tier1", "staging")),
+        "predicted_kld": found["plan"]["predicted_kld"],
         **{key: found["tiers"][key] for key in ("n_exact", "n_compressed", "n_offloaded", "bits_per_element")},
     }
-
-
-def evaluate(args, kv_ram, quality, rule):
-    options = ["--quality", quality, "--plan-by", rule, "--profile", args.profile, "--kv-ram", kv_ram]
-    found = evaluation.tierkv(args, "eval", "-m", args.model, "-f", args.text, "--prefix", args.prompt, "--tokens", 256,
-                              *options)
-    return {"kld": found["kld"], "predicted_kld": found["predicted_kld"], "eval_compressed": found["n_compressed"]}
 
 
 def measure(args, out, file, ram, quality):
@@ -45,10 +38,9 @@ def measure(args, out, file, ram, quality):
             runs[rule].append(run(args, file, ram, quality, rule))
     for rule in RULES:
         row = {**runs[rule][0], "ms": statistics.median(found["ms"] for found in runs[rule])}
-        row.update(evaluate(args, row["kv_ram"], quality, rule))
         out.add({"ram": ram, "quality": quality, "rule": rule, **row})
         print(f"{ram:>6} {quality:>9} {rule:8} {row['ms']:7.2f} ms (foretold {row['predicted_ms']:7.2f})  "
-              f"KLD {row['kld']:.6f}  {row['n_exact']} exact, {row['n_compressed']} at {row['bits_per_element']:.2f} "
+              f"KLD foretold {row['predicted_kld']:.6f}  {row['n_exact']} exact, {row['n_compressed']} at {row['bits_per_element']:.2f} "
               f"bits, {row['n_offloaded']} on flash", flush=True)
 
 
@@ -57,7 +49,6 @@ def main():
     parser.add_argument("model")
     parser.add_argument("text")
     parser.add_argument("--cells", default="155M/balanced,170M/balanced,170M/high")
-    parser.add_argument("--prompt", type=int, default=5200, help="tokens that eval reads, about as many as --characters")
     parser.add_argument("--characters", type=int, default=23000, help="of the text, that run reads")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--rounds", type=int, default=3)
