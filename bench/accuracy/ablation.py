@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the planner's freedoms are worth, measured: decode time of each rule's plan.
 
-usage: ablation.py MODEL.gguf TEXT [--cells 178M/balanced,150M/balanced] [--tokens 48] [--rounds 3]
+usage: ablation.py MODEL.gguf TEXT [--cells 155M/balanced,170M/high] [--tokens 48] [--rounds 3]
 
 A cell is a RAM ceiling and a quality. For each rule of src/plan/ablation.h, `tierkv run --plan-by RULE` of the
 same prompt and answer length, interleaved for some rounds on a machine that is idle otherwise: the median time
@@ -40,8 +40,8 @@ def measure(args, out, file, ram, quality):
         row = {**runs[rule][0], "ms": statistics.median(found["ms"] for found in runs[rule])}
         out.add({"ram": ram, "quality": quality, "rule": rule, **row})
         print(f"{ram:>6} {quality:>9} {rule:8} {row['ms']:7.2f} ms (foretold {row['predicted_ms']:7.2f})  "
-              f"KLD foretold {row['predicted_kld']:.6f}  {row['n_exact']} exact, {row['n_compressed']} at {row['bits_per_element']:.2f} "
-              f"bits, {row['n_offloaded']} on flash", flush=True)
+              f"KLD foretold {row['predicted_kld']:.6f}  {row['n_exact']} exact, {row['n_compressed']} at "
+              f"{row['bits_per_element']:.2f} bits, {row['n_offloaded']} on flash", flush=True)
 
 
 def main():

@@ -19,16 +19,12 @@
 // byte has the sign in bit 7 and below it three bits of exponent and four of mantissa, times the
 // page's base; byte 0 is the scale of a zero token. Keys lie about their page's mean, which most of
 // a key's size is in many models.
-//   2, 6, 8 bits: linear, level c - 2^(bits-1) + offset, with an offset neither 0 (mid-tread) nor
-//   1/2
-//     (mid-rise) but between. On Gaussian vectors of 64 dims this has 5-8 % less squared error than
-//     mid-rise and 6-24 % less than mid-tread levels; it costs attention one addition per 16
-//     scores.
-//   3, 4, 5 bits: curved, closer to each other in the middle, where most values are: 12, 20 and 23
-//   %
-//     less squared error than linear ones (docs/decisions.md). Levels are whole numbers up to 127,
-//     so that a byte shuffle makes of a code what a dot product takes, and a scale counts
-//     kCurveUnit.
+// Levels of 2, 6 and 8 bits are linear, c - 2^(bits-1) + offset, with an offset neither 0
+// (mid-tread) nor 1/2 (mid-rise) but between: on Gaussian vectors of 64 dims 5-8 % less squared
+// error than mid-rise and 6-24 % less than mid-tread. It costs attention one addition per 16
+// scores. Those of 3, 4 and 5 bits are curved, closer to each other in the middle, where most
+// values are: 12, 20 and 23 % less squared error than linear ones (docs/decisions.md). They are
+// whole numbers up to 127, so that a byte shuffle makes of a code what a dot product takes.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +69,12 @@ struct LevelCurve {
   float middle, linear, cubic, quintic;
   float inverse[4];  // level y's code, nearly: middle + y (inverse[0] + y^2 (inverse[1] + ...))
 };
+// Before rounding; v and the result are floats or vectors of them.
+template <typename T>
+static constexpr T curve_at(const LevelCurve& curve, T v) {
+  const T square = v * v;
+  return v * (curve.linear + square * (curve.cubic + square * curve.quintic));
+}
 static constexpr bool curved(int bits) { return bits >= 3 && bits <= 5; }
 static constexpr LevelCurve level_curve(int bits) {
   switch (bits) {
@@ -109,8 +111,7 @@ static constexpr LevelTable level_table(int bits) {
   LevelTable table{};
   const LevelCurve curve = level_curve(bits);
   for (int c = 0; c < 1 << bits; ++c) {
-    const float v = static_cast<float>(c) - curve.middle, square = v * v;
-    const float level = v * (curve.linear + square * (curve.cubic + square * curve.quintic));
+    const float level = curve_at(curve, static_cast<float>(c) - curve.middle);
     table.level[c] = static_cast<int8_t>((level + kRoundMagic) - kRoundMagic);
   }
   return table;
