@@ -44,7 +44,9 @@ def tierkv(*arguments, stdin=None, **extra):
 
 
 def run_json(*arguments, model=None, **extra):
-    process = tierkv("run", "-m", model or SMOL, "--temp", 0, "--json", *arguments, **extra)
+    """The report of a greedy run, planned with fixed costs: what is measured on a busy machine differs every time."""
+    costs = () if "--costs" in arguments else ("--costs", "default")
+    process = tierkv("run", "-m", model or SMOL, "--temp", 0, "--json", *costs, *arguments, **extra)
     if process.returncode != 0:
         raise AssertionError(process.err)
     return json.loads(process.out)
@@ -855,6 +857,19 @@ class History(Case):
         self.assertEqual(self.file.parent.stat().st_mode & 0o777, 0o700)
         self.assertNotIn(b"fruit", self.file.read_bytes())  # no text
 
+    def test_stop_strings(self):
+        whole = self.ask(self.STORY, n=40)
+        words = whole["text"].split(" ")
+        stop = " ".join(words[5:7])  # spread over tokens
+        before = whole["text"][:whole["text"].index(stop)]
+        out = self.ask(self.STORY, "--stop", "never said", "--stop", stop, n=40)
+        self.assertEqual((out["text"], out["stop"]), (before, "stop_string"))
+        self.assertEqual(out["tokens"], whole["tokens"][:len(out["tokens"])])
+        self.assertFalse(self.rows()[-1]["cut_off"])
+        shown = tierkv("run", "-m", SMOL, "-p", self.STORY, "-n", 40, "--temp", 0, "-q", "--stop", stop,
+                       "--no-history").out
+        self.assertEqual(shown, before + "\n")
+
     def test_chat_learns_every_turn(self):
         process = tierkv("chat", "-m", SMOL, "--temp", 0, "-n", 12, "--history", self.file,
                          stdin=b"Hello.\nWho are you?\n/tiers\n")
@@ -1216,6 +1231,21 @@ class Oracle(Case):
         self.assertAlmostEqual(out["bits_per_element"], 4.75)
         self.assertGreater(out["kld"], 1e-6)
         self.assertLess(out["kld"], 5e-3)
+
+    def eval_planned(self, *arguments):
+        return json.loads(tierkv("eval", "-m", SMOL, "-f", self.text("policy", 12000), "--prefix", 1024, "--tokens", 448,
+                                 "--expect", 448, "--kv-ram", "22M", "--costs", "default", "--profile", "none", "--json",
+                                 "--flash", self.flash, *arguments).out)
+
+    def test_eval_foretells_what_the_plan_does(self):
+        """A long answer's first tokens are predicted while most of it is still to come, and none of it compressed."""
+        out = self.eval_planned()
+        self.assertGreater(out["n_compressed"], 1024)
+        self.assertAlmostEqual(out["predicted_kld"] / out["plan_kld"], 1, delta=.1)
+
+    def test_eval_plans_as_it_is_told(self):
+        joint, fixed = (self.eval_planned("--plan-by", rule) for rule in ("joint", "fixed"))
+        self.assertNotEqual((joint["n_exact"], joint["bits_per_element"]), (fixed["n_exact"], fixed["bits_per_element"]))
 
     def test_eval_measures_low_ranks(self):
         out = json.loads(tierkv("eval", "-m", SMOL, "-f", self.text("policy", 9000), "--prefix", 1024,

@@ -70,17 +70,11 @@ Status execute(const EvalFlags& flags) {
   TIERKV_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, flags.model.open());
   TIERKV_ASSIGN_OR_RETURN(const std::string text, read_text(flags.file));
   TIERKV_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, engine->tokenizer().encode(text, {}));
-  TIERKV_ASSIGN_OR_RETURN(const KvRequest request, flags.kv.request(*engine));
   EvalOptions options;
+  TIERKV_ASSIGN_OR_RETURN(options.request, flags.kv.request(*engine));
   options.prefix = flags.prefix;
   options.tokens = flags.tokens;
-  options.kv = request.kv;
-  options.kld_budget = request.kld_budget;
-  options.flash_directory = request.flash_directory;
-  options.flash_read = request.flash_read;
-  options.flash_copy = request.flash_copy;
   options.n_expected = flags.expect;
-  options.accuracy = request.accuracy;
   if (!flags.kv_ram.empty()) {
     TIERKV_ASSIGN_OR_RETURN(options.kv_ram_bytes, parse_size(flags.kv_ram));
   }
@@ -102,9 +96,7 @@ Status execute(const EvalFlags& flags) {
     if (!out) return io_error("cannot write " + flags.dump_tokens);
   }
   TIERKV_RETURN_IF_ERROR(load_with_progress(*engine, &interrupted()));
-  KvRequest with_costs = request;
-  flags.kv.set_costs(*engine, with_costs);
-  options.costs = with_costs.costs;
+  flags.kv.set_costs(*engine, options.request);
   Progress progress("evaluating", "tokens");
   TIERKV_ASSIGN_OR_RETURN(const EvalResult result,
                           evaluate(*engine, ids, options, [&](int64_t done, int64_t total) {

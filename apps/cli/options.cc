@@ -129,6 +129,10 @@ Status KvFlags::check(bool with_session) const {
 void GenerationFlags::add_to(CLI::App& app) {
   app.add_option("-n,--n-predict", n_predict, "most tokens to generate (-1: until the model stops)")
       ->capture_default_str();
+  app.add_option("--stop", stop,
+                 "text that ends the answer, and is not shown; may be given again for more "
+                 "(a line's end in bash: --stop $'\\n')")
+      ->allow_extra_args(false);
   app.add_option(
          "--expect", expect,
          "tokens of answer to plan for (default: what the history predicts; without one -n, "
@@ -197,6 +201,7 @@ GenerateOptions GenerationFlags::generate_options() const {
   options.max_tokens = n_predict;
   options.sampling = sampling;
   options.sampling.seed = seed >= 0 ? static_cast<uint64_t>(seed) : std::random_device()();
+  options.stop = stop;
   options.ignore_eos = ignore_eos;
   return options;
 }

@@ -51,6 +51,7 @@ struct GenerationFlags {
   int64_t n_predict = -1, expect = 0, n_context = 0;
   int64_t seed = -1;
   bool ignore_eos = false, no_history = false;
+  std::vector<std::string> stop;
   std::string history, fingerprint = "tail";
 
   void add_to(CLI::App& app);

@@ -46,13 +46,17 @@ double head_kld(const AccuracyModel& model, size_t head, size_t n_heads, CodecId
          sensitivity.v * model.v_factor[codec.v_bits] + model.floor * share;
 }
 
-double predicted_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs,
-                     int64_t page_tokens, PageRange pages, TokenRange queries) {
+double codecs_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs) {
   double sum = 0;
   for (size_t head = 0; head < codecs.size(); ++head) {
     sum += head_kld(model, head, codecs.size(), codecs[head]);
   }
-  return sum * reach_share(model.reach, page_tokens, pages, queries);
+  return sum;
+}
+
+double predicted_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs,
+                     int64_t page_tokens, PageRange pages, TokenRange queries) {
+  return codecs_kld(model, codecs) * reach_share(model.reach, page_tokens, pages, queries);
 }
 
 }  // namespace tierkv

@@ -48,6 +48,9 @@ AccuracyModel default_accuracy();
 // KLD of head number `head` of n_heads when all of its tokens are stored through `codec`.
 double head_kld(const AccuracyModel& model, size_t head, size_t n_heads, CodecId codec);
 
+// KLD with every head's tokens in the setting of plan/reach.h stored through its codec.
+double codecs_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs);
+
 // KLD of Tier-1 with these codecs, one a head, in `pages` of page_tokens each, for the queries at
 // the positions `queries` (mean).
 double predicted_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs,

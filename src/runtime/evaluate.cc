@@ -52,6 +52,7 @@ class Tally {
 Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions& options,
                                               const KvSpec& kv, int64_t n_prompt) {
   SessionOptions session;
+  session.request = options.request;
   session.request.n_prompt = n_prompt;
   session.request.n_expected = options.prefix + options.tokens - n_prompt;
   session.request.kv = kv;
@@ -59,12 +60,6 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
     session.kv_ram_bytes = options.kv_ram_bytes;
     if (options.n_expected > 0) session.request.n_expected = options.n_expected;
   }
-  session.request.kld_budget = options.kld_budget;
-  session.request.costs = options.costs;
-  session.request.flash_directory = options.flash_directory;
-  session.request.flash_read = options.flash_read;
-  session.request.flash_copy = options.flash_copy;
-  session.request.accuracy = options.accuracy;
   session.activations = options.activations;
   session.attention = options.attention;
   return Session::create(engine, session);
@@ -73,8 +68,8 @@ Result<std::unique_ptr<Session>> open_session(Engine& engine, const EvalOptions&
 // Without a comparison: one pass over the text.
 Result<EvalResult> evaluate_exact(Engine& engine, std::span<const int32_t> text,
                                   const EvalOptions& options, const EvalProgress& progress) {
-  TIERKV_ASSIGN_OR_RETURN(
-      auto session, open_session(engine, options, options.kv, options.prefix + options.tokens));
+  TIERKV_ASSIGN_OR_RETURN(auto session, open_session(engine, options, options.request.kv,
+                                                     options.prefix + options.tokens));
   Tally tally(engine.kernels());
   const int64_t n_vocab = engine.spec().n_vocab;
   const int64_t last = options.prefix + options.tokens - 1;
@@ -160,7 +155,8 @@ Result<Comparison> compare_in_one_session(Engine& engine, std::span<const int32_
                                           const EvalOptions& options,
                                           const PrefillProgress& progress) {
   const int64_t n_vocab = engine.spec().n_vocab;
-  TIERKV_ASSIGN_OR_RETURN(auto session, open_session(engine, options, options.kv, options.prefix));
+  TIERKV_ASSIGN_OR_RETURN(auto session,
+                          open_session(engine, options, options.request.kv, options.prefix));
   session->hold_new_tokens();
   TIERKV_RETURN_IF_ERROR(session->read(text.first(options.prefix), progress));
   std::vector<float> exact(static_cast<size_t>(options.tokens * n_vocab));
@@ -185,12 +181,28 @@ Result<Comparison> compare_in_two_sessions(Engine& engine, std::span<const int32
   TIERKV_ASSIGN_OR_RETURN(
       auto exact,
       open_session(engine, options, KvSpec{.forced = ForcedLayout::kExact}, options.prefix));
-  TIERKV_ASSIGN_OR_RETURN(auto test, open_session(engine, options, options.kv, options.prefix));
+  TIERKV_ASSIGN_OR_RETURN(auto test,
+                          open_session(engine, options, options.request.kv, options.prefix));
   TIERKV_RETURN_IF_ERROR(exact->prefill(prefix, progress));
   TIERKV_RETURN_IF_ERROR(test->prefill(prefix, progress));
   return Comparison{std::move(test),
                     std::make_unique<SecondSession>(std::move(exact), text.subspan(options.prefix),
                                                     engine.spec().n_vocab)};
+}
+
+// KLD of the last plan's codecs in the Tier-1 that `tiers` reports, by the accuracy model.
+double foretold_kld(const EvalOptions& options, const Plan& plan, const TierReport& tiers) {
+  const AccuracyModel& model = options.request.accuracy.model;
+  const int64_t pages = tiers.n_compressed / kPageTokens;
+  const TokenRange queries = {options.prefix, options.prefix + options.tokens};
+  if (options.n_expected == 0) {  // the layout stays
+    return predicted_kld(model, plan.codecs, kPageTokens, {kSinkPages, kSinkPages + pages},
+                         queries);
+  }
+  // What the answer has added was still exact when its first tokens were predicted.
+  return codecs_kld(model, plan.codecs) *
+         tier1_shares(model.reach, kPageTokens, pages, kSinkPages, plan.window_pages, queries)
+             .back();
 }
 
 Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_t> text,
@@ -208,7 +220,7 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
   TierReport tiers = test.tiers();
   const FlashStats flash_before = tiers.flash;
   // Selective reading is of single steps.
-  const int64_t step = options.flash_read == FlashRead::kExact ? kStep : 1;
+  const int64_t step = options.request.flash_read == FlashRead::kExact ? kStep : 1;
 
   Tally tally(engine.kernels());
   // The prefix's last logits were computed before settling: the same for both.
@@ -244,9 +256,7 @@ Result<EvalResult> evaluate_against_exact(Engine& engine, std::span<const int32_
         (1 + static_cast<double>(tiers.basis_bytes) / static_cast<double>(tiers.tier1_page_bytes));
   }
   result.plan = test.plan();
-  result.predicted_kld = predicted_kld(options.accuracy.model, result.plan.codecs, kPageTokens,
-                                       {kSinkPages, kSinkPages + tiers.n_compressed / kPageTokens},
-                                       {options.prefix, total});
+  result.predicted_kld = foretold_kld(options, result.plan, tiers);
   return result;
 }
 
@@ -263,7 +273,7 @@ Result<EvalResult> evaluate(Engine& engine, std::span<const int32_t> text,
         format("the text has %zu tokens, but prefix and evaluated part need %lld", text.size(),
                static_cast<long long>(needed)));
   }
-  const bool exact = options.kv.forced == ForcedLayout::kExact;
+  const bool exact = options.request.kv.forced == ForcedLayout::kExact;
   if (!exact && options.prefix == 0) {
     return invalid_argument("a layout other than exact needs a prefix to lay out");
   }

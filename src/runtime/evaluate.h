@@ -19,17 +19,11 @@ namespace tierkv {
 struct EvalOptions {
   int64_t prefix = 3072;
   int64_t tokens = 512;
-  KvSpec kv;
-  double kld_budget = kDefaultKldBudget;
-  DeviceCosts costs;
+  KvRequest request;  // how KV is laid out under test; its numbers of tokens are set here
   uint64_t kv_ram_bytes = MemoryBudget::kUnlimited;  // of the layout under test
   // 0: the prefix's layout stays and new tokens are kept exact. Else new tokens move as in a run
   // that expects an answer of so many.
   int64_t n_expected = 0;
-  std::string flash_directory;
-  FlashRead flash_read = FlashRead::kExact;
-  std::vector<CodecId> flash_copy;
-  AccuracyChoice accuracy;
   // kFloat32 isolates what the layout does: with kInt8, any change at all shows up as the rounding
   // noise of two runs whose activations round differently.
   Activations activations = Activations::kFloat32;

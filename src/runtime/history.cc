@@ -112,7 +112,7 @@ bool get_entry(const Statement& row, HistoryEntry& entry) {
 
 }  // namespace
 
-bool is_censored(const std::string& stop) { return stop != "stop"; }
+bool is_censored(const std::string& stop) { return stop != "stop" && stop != "stop_string"; }
 
 std::string History::default_path() {
   if (const char* state = std::getenv("XDG_STATE_HOME"); state != nullptr && *state != 0) {

@@ -18,7 +18,8 @@ struct sqlite3;
 
 namespace tierkv {
 
-// A request and its answer. `stop` is a stop_reason_name(); all but "stop" were cut off.
+// A request and its answer. `stop` is a stop_reason_name(); all but "stop" and
+// "stop_string" were cut off.
 struct HistoryEntry {
   uint64_t model = 0;      // History::key()
   std::string model_name;  // for people

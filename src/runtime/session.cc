@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "kv/crc32c.h"
 #include "kv/extent_stream.h"
+#include "runtime/stop_strings.h"
 
 namespace tierkv {
 namespace {
@@ -123,6 +124,8 @@ const char* stop_reason_name(StopReason reason) {
   switch (reason) {
     case StopReason::kEndOfText:
       return "stop";
+    case StopReason::kStopString:
+      return "stop_string";
     case StopReason::kLength:
       return "length";
     case StopReason::kContextFull:
@@ -325,6 +328,7 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
   TIERKV_RETURN_IF_ERROR(read_sampled(cancel));
   Sampler sampler(options.sampling, engine_.kernels());
   Utf8Stream stream;
+  StopStrings stop(options.stop);
   Generation result;
   const double start = now();
   const FlashStats flash_before = cache_->report().flash;
@@ -342,8 +346,12 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
     if (engine_.tokenizer().is_end_of_generation(token) && !options.ignore_eos) break;
     tokens_.push_back(token);
     result.tokens.push_back(token);
-    if (!emit(stream.push(engine_.tokenizer().token_bytes(token)), token)) {
+    if (!emit(stop.push(stream.push(engine_.tokenizer().token_bytes(token))), token)) {
       result.stop = StopReason::kCallback;
+      break;
+    }
+    if (stop.found()) {
+      result.stop = StopReason::kStopString;
       break;
     }
     n_answered_ = static_cast<int64_t>(tokens_.size());
@@ -368,7 +376,7 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
     decoder_->logits(0, 1, logits_.as<float>());
     if (length() >= plan_input_.total_tokens) TIERKV_RETURN_IF_ERROR(extend_plan());
   }
-  emit(stream.flush(), -1);
+  emit(stop.push(stream.flush()) + stop.flush(), -1);
   n_answered_ = static_cast<int64_t>(tokens_.size());
   save();
   timings_.predicted_n += static_cast<int64_t>(result.tokens.size());

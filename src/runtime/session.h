@@ -44,17 +44,26 @@ using PrefillProgress = std::function<void(int64_t done, int64_t total)>;
 // A piece of text, whole characters; the token it came with. Returning false stops.
 using TextCallback = std::function<bool(std::string_view text, int32_t token)>;
 
-enum class StopReason { kEndOfText, kLength, kContextFull, kRamFull, kCancelled, kCallback };
+enum class StopReason {
+  kEndOfText,
+  kStopString,
+  kLength,
+  kContextFull,
+  kRamFull,
+  kCancelled,
+  kCallback
+};
 const char* stop_reason_name(StopReason reason);  // "stop", "length", ...
 
 struct GenerateOptions {
   int64_t max_tokens = -1;  // -1: until the model stops or the context is full
   SamplingOptions sampling;
+  std::vector<std::string> stop;  // texts that end the answer, which does not show them
   bool ignore_eos = false;
 };
 
 struct Generation {
-  std::vector<int32_t> tokens;  // without the one that ended the answer
+  std::vector<int32_t> tokens;  // without the one that ended the text; with those of a stop string
   std::string text;
   StopReason stop = StopReason::kEndOfText;
   std::string stop_detail;  // a sentence, when the reason needs one
@@ -141,6 +150,8 @@ class Session {
   const Plan& plan() const { return plan_; }
   // What the KV comes to at the end of the expected answer.
   uint64_t expected_kv_bytes() const;
+  // What the last plan was given for all KV, in bytes.
+  uint64_t kv_ram_bytes() const { return plan_input_.ram_bytes; }
   int64_t n_replans() const { return n_replans_; }  // how often the plan was made anew
   TierReport tiers() const { return cache_->report(); }
   const Timings& timings() const { return timings_; }
