@@ -7,14 +7,13 @@
 Each prediction knows earlier requests only. Two sums count: tokens reserved that the answer did not need, and tokens
 of answers beyond what was predicted, both relative to predicting the mean of all earlier lengths.
 
-SmolLM2 is an instruct model: it gets the request through its chat template, and ends its answers. Gemma 3 270M is a
-base model that does not: it gets two examples of the request's kind first, and its answer ends where it begins to ask
-a next question. So for Gemma the need is counted afterwards, and its history is the replay's, not the program's.
-Needs numpy and, for Gemma's vocabulary, gguf (tests/oracle/requirements.txt).
+chat: SmolLM2, an instruct model, gets the request through its chat template, and ends its answers or not; Gemma 3 270M,
+a base model that does not end any, gets two examples of the request's kind first, and its answer ends where it begins
+to ask a next question (--stop). app: both get the examples, and a line's end ends what shall be a line.
+Needs numpy (tests/oracle/requirements.txt).
 """
 import argparse
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
@@ -29,7 +28,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "compare"))
 import results  # noqa: E402
 
 CAPS = {"smollm2": 400, "gemma": 256}  # -n
-FIRST_PART = 40
 TIERKV = os.environ.get("TIERKV", "build/bin/tierkv")
 
 
@@ -45,39 +43,16 @@ def fingerprint(history):
     return json.loads(lines[-1])["fingerprint"]
 
 
-def piece_lengths(model):
-    """Bytes of each token's text in a SentencePiece vocabulary."""
-    import gguf
-
-    field = gguf.GGUFReader(model).fields["tokenizer.ggml.tokens"]
-    pieces = [bytes(field.parts[i]) for i in field.data]
-    return [1 if p.startswith(b"<0x") else len(p.replace("\u2581".encode(), b" ")) for p in pieces]
-
-
-def tokens_before(stop, out, lengths):
-    """How many of the answer's tokens come before `stop`; None when it does not."""
-    at = out["text"].encode().find(stop.encode())
-    if at < 0:
-        return None
-    sums = itertools.accumulate(lengths[token] for token in out["tokens"])
-    return sum(end <= at for end in sums)
-
-
-def ask(name, model, request, tail, entropy, lengths, sampling):
+def ask(name, model, request, options, tail, entropy):
     """One request: what the table tells of it."""
-    base = name == "gemma"
-    text = workload.few_shot(request) if base else request["text"]
-    raw = ["--raw"] if base else []
-    run(model, text, request["seed"], entropy, "-n", "1", "--fingerprint", "entropy", *raw)
-    # A base model goes on whatever it has said: most answers are in the first few tokens.
-    for n in (FIRST_PART, CAPS[name]) if base else (CAPS[name],):
-        out = run(model, text, request["seed"], tail, "-n", str(n), *sampling, *raw)
-        need = tokens_before(workload.STOP, out, lengths) if base else None
-        if need is not None:
-            break
+    shown = name == "gemma" or options.workload == "app"
+    text = workload.few_shot(options.workload, request) if shown else request["text"]
+    stop = workload.stop_string(options.workload, request["kind"])
+    more = [f"--stop={stop}", "--raw"] if shown else []
+    run(model, text, request["seed"], entropy, "-n", "1", "--fingerprint", "entropy", *more)
+    out = run(model, text, request["seed"], tail, "-n", str(CAPS[name]), *options.sampling, *more)
     return {"prompt_n": out["timings"]["prompt_n"], "prediction": out["prediction"],
-            "output_n": out["timings"]["predicted_n"] if need is None else need,
-            "cut_off": out["stop"] != "stop" and need is None,
+            "output_n": out["timings"]["predicted_n"], "cut_off": out["stop"] == "length",
             "fingerprint": [round(x, 4) for x in fingerprint(tail)],
             "entropy_fingerprint": [round(x, 4) for x in fingerprint(entropy)]}
 
@@ -88,13 +63,12 @@ def collect(options):
     for name, model in (("smollm2", options.smollm2), ("gemma", options.gemma)):
         if model is None:
             continue
-        lengths = piece_lengths(model) if name == "gemma" else None
         with tempfile.TemporaryDirectory() as folder:
             tail, entropy = f"{folder}/tail.db", f"{folder}/entropy.db"
-            for i, request in enumerate(workload.requests(texts, options.each)):
+            for i, request in enumerate(workload.requests(options.workload, texts, options.each)):
                 if i >= options.start:
-                    row = ask(name, model, request, tail, entropy, lengths, options.sampling)
-                    table.add({"model": name, "cap": CAPS[name], "i": i, "kind": request["kind"],
+                    row = ask(name, model, request, options, tail, entropy)
+                    table.add({"workload": options.workload, "model": name, "cap": CAPS[name], "i": i, "kind": request["kind"],
                                "sampling": " ".join(options.sampling), "settings": dataclasses.asdict(rule.Settings()),
                                **row})
                     print(f"{name} {i}: {request['kind']}, prompt {row['prompt_n']}, answer {row['output_n']}"
@@ -164,11 +138,14 @@ def report(name, rows, show_settings):
 
 def analyse(options):
     rows = list(results.read(options.tables))
-    for model, sampling in dict.fromkeys((row["model"], row["sampling"]) for row in rows):
-        chosen = [row for row in rows if (row["model"], row["sampling"]) == (model, sampling)]
-        if model == "smollm2" and options.check:
+    def setting(row):
+        return row.get("workload", "chat"), row["model"], row["sampling"]
+
+    for which in dict.fromkeys(map(setting, rows)):
+        chosen = [row for row in rows if setting(row) == which]
+        if options.check and not (which[0] == "chat" and which[1] == "gemma"):  # whose answers were cut afterwards
             check(chosen)
-        report(f"{model} {sampling}", chosen, options.settings)
+        report(" ".join(which), chosen, options.settings)
 
 
 def main():
@@ -178,6 +155,7 @@ def main():
     command.add_argument("texts", nargs="+")
     command.add_argument("--smollm2")
     command.add_argument("--gemma")
+    command.add_argument("--workload", choices=workload.WORKLOADS, default="chat")
     command.add_argument("--each", type=int, default=18, help="requests of each kind")
     command.add_argument("--start", type=int, default=0,
                          help="requests to leave out, to go on with a table that was interrupted")

@@ -1,4 +1,8 @@
-"""Requests of ten kinds, whose answers differ in length by a factor of hundreds, in mixed order.
+"""Requests of ten kinds, whose answers differ in length by a factor of hundreds, in mixed order: two workloads.
+
+chat: as a person asks, and the answer runs until the model ends it, which small models often do late or never.
+app: as a program asks that has a use for the answer: with two examples of what it wants, and where it wants a line, it
+reads a line. Some kinds have answers of a form that the request settles.
 
 Passages are paragraphs of the test texts (tools/fetch_models.sh texts). The same seed makes the same requests.
 """
@@ -29,7 +33,7 @@ What is frozen water called?; How many continents are there?""".replace("\n", " 
 CATS = "Cats sleep for most of the day. They hunt at dawn and at dusk, when small animals are about."
 BREAD = "Flour, water, salt and yeast are all that bread needs. The dough must rest before it is baked."
 
-# Of each kind: the instruction, and two examples that show a base model what an answer looks like.
+# Of each kind: the instruction, and two examples that show what an answer looks like.
 KINDS = {
     "word": ("In one word, what is this passage about?", [(CATS, "Cats"), (BREAD, "Bread")]),
     "yesno": ("Answer with yes or no only: does this passage mention {word}?", [(CATS, "Yes"), (BREAD, "No")]),
@@ -58,7 +62,32 @@ KINDS = {
                   "to send signals and to fish. Today they are mostly toys, but large ones can pull boats.")]),
 }
 NUMBERS = {3: "three", 5: "five", 7: "seven", 10: "ten"}
+
+
+def times_table(n):
+    return "\n".join(f"{n} x {i} = {n * i}" for i in range(1, 13))
+
+
+def counted(n):
+    return ", ".join(str(i) for i in range(1, n + 1))
+
+
+APP_KINDS = {
+    **{kind: KINDS[kind] for kind in ("word", "yesno", "title", "sentence", "quote", "fact", "code", "explain")},
+    "table": ("Write the multiplication table of {number}, from {number} x 1 to {number} x 12, one on each line.",
+              [({"number": "2"}, times_table(2)), ({"number": "11"}, times_table(11))]),
+    "count": ("Count from 1 to {top}, all numbers separated by commas.",
+              [({"top": "40"}, counted(40)), ({"top": "50"}, counted(50))]),
+}
+WORKLOADS = {"chat": KINDS, "app": APP_KINDS}
+LINE = ("word", "yesno", "title", "sentence", "quote", "fact", "count")  # one line is what the program reads
 WITH_PASSAGE = ("word", "yesno", "title", "sentence", "rewrite", "quote")
+NEXT = "\n\nQuestion:"  # with which a model goes on that has seen examples
+
+
+def stop_string(workload, kind):
+    """What ends an answer to a request that came with examples."""
+    return "\n" if workload == "app" and kind in LINE else NEXT
 
 
 def passages(texts, rng, n):
@@ -80,8 +109,8 @@ def fill(instruction, subject, values):
     return text if subject is None else f"{subject}\n{text}"
 
 
-def examples(kind):
-    instruction, pairs = KINDS[kind]
+def examples(workload, kind):
+    instruction, pairs = WORKLOADS[workload][kind]
     for subject, answer in pairs:
         if kind in WITH_PASSAGE:
             word = "mice" if subject is BREAD else "dusk"
@@ -90,27 +119,26 @@ def examples(kind):
             yield fill(instruction, None, subject), answer
 
 
-def requests(texts, n_each, seed=1):
+def requests(workload, texts, n_each, seed=1):
     """n_each requests of each kind in mixed order: {"kind", "text", "seed"}."""
     rng = random.Random(seed)
     prose = passages(texts, rng, n_each * len(WITH_PASSAGE))
     out = []
-    for kind, (instruction, _) in KINDS.items():
+    for kind, (instruction, _) in WORKLOADS[workload].items():
         for i in range(n_each):
             passage = prose.pop() if kind in WITH_PASSAGE else None
             word = rng.choice((passage or "x").split()).strip(".,()").lower()
             number = NUMBERS[rng.choice(list(NUMBERS))]
             values = {"word": word, "n": number, "thing": THINGS[i % len(THINGS)], "task": TASKS[i % len(TASKS)],
-                      "fact": FACTS[i % len(FACTS)], "topic": TOPICS[i % len(TOPICS)]}
+                      "fact": FACTS[i % len(FACTS)], "topic": TOPICS[i % len(TOPICS)],
+                      "number": 3 + i % 17, "top": 40 + 5 * (i % 9)}
             out.append({"kind": kind, "text": fill(instruction, passage, values)})
     rng.shuffle(out)
     return [{**request, "seed": i + 1} for i, request in enumerate(out)]
 
 
-STOP = "\n\nQuestion:"  # ends an answer of a base model
-
-
-def few_shot(request):
-    """The request for a base model: examples of its kind, then the question."""
-    shots = "".join(f"Question: {question}\nAnswer: {answer}\n\n" for question, answer in examples(request["kind"]))
+def few_shot(workload, request):
+    """Examples of the request's kind, then the request."""
+    shots = "".join(f"Question: {question}\nAnswer: {answer}\n\n"
+                    for question, answer in examples(workload, request["kind"]))
     return f"{shots}Question: {request['text']}\nAnswer:"
