@@ -183,7 +183,8 @@ DeviceCosts device_costs(Engine& engine, const std::string& flash_directory, boo
   if (costs.measured && !flash_wanted) return costs;
   if (!costs.measured) measure_decode_costs(engine, costs);
   if (flash_wanted) measure_flash_cost(engine, flash_directory, costs);
-  if (costs.measured) write_file(file_of(engine, cache), costs_to_json(costs, key_of(engine)));
+  if (costs.measured && !costs.disturbed)
+    write_file(file_of(engine, cache), costs_to_json(costs, key_of(engine)));
   return costs;
 }
 

@@ -1,6 +1,7 @@
 // What decoding costs on this device, for the planner: seconds of a step without attention, seconds
 // of attention a stored token in each form, bytes a second from flash. Measured once per device,
-// model, number of threads and build, in under two seconds, and kept in a file of the cache folder.
+// model, number of threads and build, in under two seconds, and kept in a file of the cache folder;
+// on a machine that was busy with something else, measured again the next time.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct AttentionCosts {
 
 struct DeviceCosts {
   bool measured = false;                // else the defaults of docs/decisions.md
+  bool disturbed = false;               // while others had the CPU: not kept
   double step_seconds = 0;              // a decode step with next to no context; 0: unknown
   double flash_bytes_per_second = 1e9;  // reading extents ahead, as decoding does
   bool flash_measured = false;

@@ -1,6 +1,9 @@
 #include "runtime/measure_costs.h"
 
+#include <time.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -9,6 +12,7 @@
 #include "base/half.h"
 #include "kv/extent_stream.h"
 #include "kv/tiered_attention.h"
+#include "runtime/cost_ladder.h"
 #include "runtime/session.h"
 
 namespace tierkv {
@@ -25,6 +29,17 @@ constexpr int64_t kFlashExtents = 48;
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+// Of this thread, which works on what it waits for: while others have its CPU or another worker's,
+// this clock stands still.
+double cpu_now() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Of the time that attention took; below it others had the CPU.
+constexpr double kLeastCpuShare = 0.96;
 
 // The middle one: neither what a neighbour disturbed nor a lucky one. prepare() isn't timed.
 template <typename Prepare, typename Work>
@@ -101,6 +116,9 @@ class AttentionMeasurement {
     return m;
   }
 
+  // How much of the time this thread was running while attention did.
+  double cpu_share() const { return cpu_seconds_ / wall_seconds_; }
+
   // Seconds a token and KV head of attention to pages of a codec.
   Result<double> seconds(CodecId codec) {
     const RotatedFormat format{codec.k_bits, codec.v_bits};
@@ -133,7 +151,7 @@ class AttentionMeasurement {
                             true);
   }
 
-  Result<double> attend(RandomPages& pages) const {
+  Result<double> attend(RandomPages& pages) {
     const KvLayout layout = make_kv_layout({shape_});
     TIERKV_ASSIGN_OR_RETURN(
         TieredAttention attention,
@@ -145,7 +163,10 @@ class AttentionMeasurement {
     const double seconds = median_seconds(
         kRepetitions, [&] { evict(*engine_); },
         [&] {
+          const double cpu = cpu_now(), wall = now();
           const Status done = attention.attend(pages, 0, n_tokens - 1, 1, q.data(), out.data());
+          cpu_seconds_ += cpu_now() - cpu;
+          wall_seconds_ += now() - wall;
           if (status.ok()) status = done;
         });
     TIERKV_RETURN_IF_ERROR(status);
@@ -155,25 +176,40 @@ class AttentionMeasurement {
   Engine* engine_;
   KvLayerShape shape_;
   int64_t n_pages_ = 0;
+  double cpu_seconds_ = 0, wall_seconds_ = 0;
   Buffer scratch_;
   std::vector<uint16_t> exact_block_;
 };
 
-Result<AttentionCosts> measure_attention(Engine& engine, const KvLayerShape& shape) {
+// Sets `disturbed` if it was.
+Result<AttentionCosts> measure_attention(Engine& engine, const KvLayerShape& shape,
+                                         bool& disturbed) {
   AttentionCosts costs;
   costs.head_dim = shape.head_dim;
   costs.group = shape.group();
   TIERKV_ASSIGN_OR_RETURN(AttentionMeasurement measurement,
                           AttentionMeasurement::create(engine, shape));
-  TIERKV_ASSIGN_OR_RETURN(costs.exact_seconds, measurement.seconds({}));
-  if (!rotated_head_dim_valid(shape.head_dim)) return costs;
-  for (const uint8_t k : {8, 6, 5, 4, 3}) {
-    for (const uint8_t v : {8, 6, 5, 4, 3, 2}) {
-      const CodecId codec{k, v};
-      TIERKV_ASSIGN_OR_RETURN(const double seconds, measurement.seconds(codec));
-      costs.codecs.push_back({codec, seconds});
+  // Float16 before, between and after: all codes are compared with it.
+  std::array<double, 3> exact{};
+  TIERKV_ASSIGN_OR_RETURN(exact[0], measurement.seconds({}));
+  costs.exact_seconds = exact[0];
+  if (rotated_head_dim_valid(shape.head_dim)) {
+    for (const uint8_t k : kKeyWidths) {
+      for (const uint8_t v : kValueWidths) {
+        const CodecId codec{k, v};
+        TIERKV_ASSIGN_OR_RETURN(const double seconds, measurement.seconds(codec));
+        costs.codecs.push_back({codec, seconds});
+      }
+      if (k == kKeyWidths[2]) {
+        TIERKV_ASSIGN_OR_RETURN(exact[1], measurement.seconds({}));
+      }
     }
+    TIERKV_ASSIGN_OR_RETURN(exact[2], measurement.seconds({}));
+    std::sort(exact.begin(), exact.end());
+    costs.exact_seconds = exact[1];
+    smooth_costs(costs.codecs);
   }
+  if (measurement.cpu_share() < kLeastCpuShare) disturbed = true;
   return costs;
 }
 
@@ -258,7 +294,7 @@ void measure_decode_costs(Engine& engine, DeviceCosts& costs) {
   for (const int layer : engine.kv_layout().full_layers) {
     const KvLayerShape& shape = engine.kv_layout().shapes[layer];
     if (known(attention, shape)) continue;
-    Result<AttentionCosts> measured = measure_attention(engine, shape);
+    Result<AttentionCosts> measured = measure_attention(engine, shape, costs.disturbed);
     if (!measured.ok()) return;
     attention.push_back(std::move(*measured));
   }
