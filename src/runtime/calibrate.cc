@@ -12,7 +12,7 @@ namespace tierkv {
 namespace {
 
 constexpr double kCheckedBits[] = {4.75, 4.25, 3.75, 3.5};  // per element, of whole plans
-constexpr double kMostCorrection = 2;  // what the whole may cost of the sum of its parts
+constexpr double kMostCorrection = 3;  // what the whole may cost of the sum of its parts
 
 struct Trial {
   std::vector<TrialHead> heads;
@@ -135,7 +135,7 @@ class Calibration {
     for (const CalibrationText& text : options_.texts) {
       profile.texts.push_back({text.name, static_cast<int64_t>(text.tokens.size())});
     }
-    profile.accuracy = fit(passages_);
+    profile.accuracy = fit();
     TIERKV_RETURN_IF_ERROR(check_plans(profile));
     record_.remove();
     return profile;
@@ -155,7 +155,7 @@ class Calibration {
     record_.open(engine_.file_system(), options_.partial_file,
                  record_key(model_hash(engine_.file()), options_, passages_), n_results);
     n_done_ = static_cast<int64_t>(record_.size());
-    n_total_ = static_cast<int64_t>(n_results + std::size(kCheckedBits));
+    n_total_ = static_cast<int64_t>(n_results + passages_.size() * std::size(kCheckedBits));
     return {};
   }
 
@@ -185,16 +185,16 @@ class Calibration {
   }
 
   // The model of the passages' means.
-  AccuracyModel fit(std::span<const Passage> passages) const {
+  AccuracyModel fit() const {
     AccuracyMeasurements mean;
     mean.page_tokens = kPageTokens;
     mean.pages = pages_;
     mean.queries = queries();
     mean.heads.resize(all_heads(layout_, {}).size());
     for (const PageRange band : bands_of(pages_)) mean.bands.push_back({band, 0});
-    const double n = static_cast<double>(passages.size());
+    const double n = static_cast<double>(passages_.size());
     const double n_texts = std::max(1.0, n / static_cast<double>(options_.passages));
-    for (const Passage& passage : passages) {
+    for (const Passage& passage : passages_) {
       add_results(std::span(record_.results()).subspan(passage.first_result, passage.trials.size()),
                   1 / n, 1 / n_texts, mean);
     }
@@ -203,22 +203,37 @@ class Calibration {
 
   TokenRange queries() const { return {options_.prefix, options_.prefix + options_.tokens}; }
 
-  // Whole plans on the last passage, against what that passage's own model predicts of them: parts
-  // cost a little more together than one by one. The profile takes the mean of it.
+  // Whole plans, measured on all passages, against what the profile predicts of them: parts cost a
+  // little more together than one by one, and a plan gives the fewest bits to heads that happened
+  // to matter little where they were measured. The profile takes the mean of it.
   Status check_plans(Profile& profile) {
-    const Passage& passage = passages_.back();
-    AccuracyModel own = fit({&passage, 1});
-    own.floor = 0;  // of scoring in codes, which trials don't
     KvRequest request;
     request.accuracy.model = profile.accuracy;
     const PlanInput input = make_plan_input(layout_, request, uint64_t{1} << 60, 64);
-    double log_ratio = 0;
+    AccuracyModel model = profile.accuracy;
+    model.floor = 0;  // of scoring in codes, which trials don't
+    std::vector<std::vector<TrialHead>> plans;
     for (const double bits : kCheckedBits) {
       TIERKV_ASSIGN_OR_RETURN(const std::vector<CodecId> codecs, codecs_of_bits(input, bits));
-      const double predicted = predicted_kld(own, codecs, kPageTokens, pages_, queries());
-      TIERKV_ASSIGN_OR_RETURN(const double measured, measure(passage, {heads_of(codecs), pages_}));
-      profile.checks.push_back({bits, predicted, measured});
-      log_ratio += std::log(measured / predicted) / std::size(kCheckedBits);
+      const double predicted = predicted_kld(model, codecs, kPageTokens, pages_, queries());
+      profile.checks.push_back({bits, predicted, 0});
+      plans.push_back(heads_of(codecs));
+    }
+    const double share = 1 / static_cast<double>(passages_.size());
+    for (auto passage = passages_.rbegin(); passage != passages_.rend(); ++passage) {
+      for (size_t i = 0; i < plans.size(); ++i) {
+        TIERKV_ASSIGN_OR_RETURN(const double kld, measure(*passage, {plans[i], pages_}));
+        profile.checks[i].measured += kld * share;
+      }
+    }
+    correct(profile);
+    return {};
+  }
+
+  static void correct(Profile& profile) {
+    double log_ratio = 0;
+    for (const ProfileCheck& check : profile.checks) {
+      log_ratio += std::log(check.measured / check.predicted) / std::size(kCheckedBits);
     }
     const double most = std::log(kMostCorrection);
     const double correction =
@@ -228,7 +243,6 @@ class Calibration {
       head.v *= correction;
     }
     for (ProfileCheck& check : profile.checks) check.predicted *= correction;
-    return {};
   }
 
   // Those that have a codec.
