@@ -60,6 +60,11 @@ KeyBalance::KeyBalance(const KvLayout& layout) : layout_(layout), at_(layout.sha
   forget();
 }
 
+void KeyBalance::reset() {
+  factors_.clear();
+  forget();
+}
+
 void KeyBalance::forget() {
   sums_.assign(layout_.shapes.size(), {});
   for (const int layer : layout_.full_layers) {

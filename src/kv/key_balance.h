@@ -36,6 +36,9 @@ class KeyBalance {
   // since a prompt is counted alone, and `whatever` makes all factors one.
   bool fix(const std::vector<RopePairing>& pairings, bool whatever);
 
+  // As new: another prompt begins, and no code is left that was made with the factors.
+  void reset();
+
   bool fixed() const { return !factors_.empty(); }
   // [head_dim] of a full-attention layer. Null: all are one.
   const float* factors(int layer, int kv_head) const;

@@ -89,7 +89,7 @@ TEST(KeyBalance, TooFewTokensSayNothingAndAreForgotten) {
   EXPECT_EQ(none.values(), std::vector<float>(kKvHeads * kDim, 1.0f));
 }
 
-TEST(KeyBalance, StaysAsItWasFixed) {
+TEST(KeyBalance, StaysAsItWasFixedUntilItIsReset) {
   const KvLayout shapes = layout();
   const Chunk first(512, {4, 1, 4, 1}, {1, 1, 1, 1}), later(512, {1, 9, 1, 9}, {1, 1, 1, 1});
   KeyBalance balance = counted(shapes, first, 512);
@@ -100,6 +100,13 @@ TEST(KeyBalance, StaysAsItWasFixed) {
   balance.count(1, later.q.data(), later.k.data(), 512);
   EXPECT_TRUE(balance.fix(kHalves, true));
   EXPECT_EQ(balance.values(), values);
+
+  balance.reset();
+  EXPECT_FALSE(balance.fixed());
+  EXPECT_EQ(balance.factors(1, 0), nullptr);
+  balance.count(1, later.q.data(), later.k.data(), 512);
+  ASSERT_TRUE(balance.fix(kHalves, false));
+  EXPECT_NEAR(balance.values()[0] / balance.values()[1], 1.0 / 3, 1e-5);
 
   KeyBalance restored(shapes);
   ASSERT_TRUE(restored.restore(values));

@@ -229,6 +229,7 @@ bool PageTable::rewind(int64_t n_tokens) {
   if (stream_ != nullptr || count(PageTier::kExact) != n_pages()) return false;
   shrink(n_tokens);
   n_final_tokens_ = n_tokens;
+  if (n_tokens == 0) key_balance_.reset();
   return true;
 }
 

@@ -91,7 +91,8 @@ class PageTable {
   // Drops pages that grow() added beyond n_tokens.
   void shrink(int64_t n_tokens);
   // Forgets the tokens from n_tokens on. False, and nothing changes, once a page has left RAM or
-  // been compressed: the tokens before might have stayed exact without those after them.
+  // been compressed: the tokens before might have stayed exact without those after them. Rewound to
+  // the beginning, keys are balanced anew.
   bool rewind(int64_t n_tokens);
 
   // Of a saved session: opens its flash store, before the first token.

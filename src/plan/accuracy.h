@@ -19,8 +19,9 @@ inline constexpr std::array<uint8_t, 5> kKeyWidths = {8, 6, 5, 4, 3};
 inline constexpr std::array<uint8_t, 6> kValueWidths = {8, 6, 5, 4, 3, 2};
 inline constexpr int kReferenceKeyBits = 4, kReferenceValueBits = 3;
 
-// What scoring in codes costs beside the codes themselves (int8 queries, 7-bit weights), all heads.
-inline constexpr double kScoringFloor = 1e-5;
+// What scoring in codes costs beside the codes themselves (int8 queries, 7-bit weights), all heads
+// (docs/decisions.md, "Accuracy model").
+inline constexpr double kScoringFloor = 2e-5;
 
 // A factor for each number of bits; those that no code has are 0.
 using WidthFactors = std::array<double, 9>;
