@@ -6,7 +6,7 @@ usage: ablation.py MODEL.gguf TEXT... [--cells 155M/balanced,170M/high] [--token
 A cell is a RAM ceiling and a quality. For each rule of src/plan/ablation.h, `tierkv run --plan-by RULE` of the
 first text's beginning and an answer of --tokens, interleaved for some rounds on a machine that is idle otherwise: the
 median time of a token. Then `tierkv eval` with as much RAM for KV, prompt and answer of the same lengths, on each of
-the texts: the mean KLD, of plans that must have the same tiers.
+the texts: the mean KLD, and how many of these plans had the tiers of the run.
 """
 
 import argparse
