@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 namespace tierkv {
 namespace {
@@ -10,12 +9,6 @@ namespace {
 constexpr int kRounds = 10;  // it settles in three or four
 
 using Parts = std::array<double, 9>;  // by bits
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
 
 // Sets part[b], for each b that `bits` gives of a codec, to the median of what the codecs of so
 // many bits cost beside the other part.
@@ -31,6 +24,12 @@ void polish(std::span<const AttentionCosts::Codec> codecs, Bits bits, Rest rest,
 }
 
 }  // namespace
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
 
 void smooth_costs(std::span<AttentionCosts::Codec> codecs) {
   Parts k{}, v{};

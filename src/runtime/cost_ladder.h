@@ -4,10 +4,14 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "runtime/device_costs.h"
 
 namespace tierkv {
+
+// The middle value, or the mean of the two in the middle; of one value or more.
+double median(std::vector<double> values);
 
 // Replaces each codec's seconds by a part for its K bits plus a part for its V bits, which is how
 // the kernels work, by Tukey's median polish: up to half of a row or column may be off and not

@@ -51,8 +51,7 @@ double median_seconds(int repetitions, Prepare prepare, Work work) {
     work();
     seconds.push_back(now() - start);
   }
-  std::nth_element(seconds.begin(), seconds.begin() + repetitions / 2, seconds.end());
-  return seconds[repetitions / 2];
+  return median(std::move(seconds));
 }
 
 // As a decode step finds the caches at each layer: full of weights.
@@ -205,8 +204,7 @@ Result<AttentionCosts> measure_attention(Engine& engine, const KvLayerShape& sha
       }
     }
     TIERKV_ASSIGN_OR_RETURN(exact[2], measurement.seconds({}));
-    std::sort(exact.begin(), exact.end());
-    costs.exact_seconds = exact[1];
+    costs.exact_seconds = median({exact.begin(), exact.end()});
     smooth_costs(costs.codecs);
   }
   if (measurement.cpu_share() < kLeastCpuShare) disturbed = true;
