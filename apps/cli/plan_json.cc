@@ -10,9 +10,6 @@ namespace {
 nlohmann::json number(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json();
 }
-nlohmann::json limit_json(uint64_t bytes) {
-  return bytes == MemoryBudget::kUnlimited ? nlohmann::json() : nlohmann::json(bytes);
-}
 
 nlohmann::json variant_json(const Variant& variant) {
   nlohmann::json json = {{"change", change_name(variant.change)},
@@ -68,6 +65,10 @@ nlohmann::json layout_json(const PlanView& view) {
 }
 
 }  // namespace
+
+nlohmann::json limit_json(uint64_t bytes) {
+  return bytes == MemoryBudget::kUnlimited ? nlohmann::json() : nlohmann::json(bytes);
+}
 
 nlohmann::json brief_json(const Forecast& f) {
   nlohmann::json codecs = nlohmann::json::object();

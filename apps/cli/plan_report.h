@@ -39,4 +39,7 @@ std::vector<std::vector<CodecId>> codecs_by_layer(const KvLayout& layout, const 
 // For programs: per full-attention layer "k5v4", or "k5v4,k4v3,.." where its KV heads differ.
 std::vector<std::string> layer_codec_names(const KvLayout& layout, const Plan& plan);
 
+// A number of bytes; null where there is no limit.
+nlohmann::json limit_json(uint64_t bytes);
+
 }  // namespace tierkv::cli

@@ -141,7 +141,7 @@ nlohmann::json report_json(Engine& engine, const Session& session, const Generat
       {"bytes",
        {{"weights", budget.used(MemoryKind::kWeights)},
         {"scratch", budget.used(MemoryKind::kScratch)},
-        {"kv_budget", session.kv_ram_bytes()},
+        {"kv_budget", limit_json(session.kv_ram_bytes())},
         {"tier0", tiers.tier0_bytes},
         {"tier1", tiers.tier1_bytes},
         {"copies", tiers.copy_bytes},
