@@ -1175,7 +1175,7 @@ class Calibrate(Case):
         self.assertEqual(tierkv(*self.arguments).returncode, 0)
         good = self.profile.read_text()
         run = ("run", "-m", self.model, "--raw", "-p", "Hello", "-n", 1, "--json")
-        for bad, says in ((good[:-20], "JSON"), (good.replace('"version": 2', '"version": 9'), "version 9"),
+        for bad, says in ((good[:-20], "JSON"), (good.replace('"version": 3', '"version": 9'), "version 9"),
                           (good.replace('"hash": "', '"hash": "0'), "hash"), ("{}", "format")):
             self.profile.write_text(bad)
             process = tierkv(*run)

@@ -1,7 +1,11 @@
 #include "base/process.h"
 
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <cstring>
+
+#include "base/status.h"
 
 namespace tierkv {
 namespace {
@@ -33,6 +37,13 @@ bool reset_peak_resident_bytes() {
   if (file == nullptr) return false;
   const bool written = std::fwrite("5", 1, 1, file) == 1;
   return std::fclose(file) == 0 && written;
+}
+
+std::string program_build() {
+  struct stat info {};
+  if (stat("/proc/self/exe", &info) != 0) return "unknown build";
+  return format("%lld bytes, made %lld", static_cast<long long>(info.st_size),
+                static_cast<long long>(info.st_mtime));
 }
 
 }  // namespace tierkv

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace tierkv {
 
@@ -10,5 +11,8 @@ uint64_t peak_resident_bytes();  // the largest RSS so far (VmHWM), 0 where unkn
 
 // Makes the RSS of now the largest so far. False, and nothing changes, where the system can't.
 bool reset_peak_resident_bytes();
+
+// Of the program's file: its size and when it was made, which change with every build.
+std::string program_build();
 
 }  // namespace tierkv

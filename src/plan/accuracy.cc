@@ -55,8 +55,8 @@ double codecs_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs
 }
 
 double predicted_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs,
-                     int64_t page_tokens, PageRange pages, TokenRange queries) {
-  return codecs_kld(model, codecs) * reach_share(model.reach, page_tokens, pages, queries);
+                     int64_t page_tokens, PageRange pages, int64_t answer_begin) {
+  return codecs_kld(model, codecs) * reach_share(model.reach, page_tokens, pages, answer_begin);
 }
 
 }  // namespace tierkv

@@ -52,9 +52,9 @@ double head_kld(const AccuracyModel& model, size_t head, size_t n_heads, CodecId
 // KLD with every head's tokens in the setting of plan/reach.h stored through its codec.
 double codecs_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs);
 
-// KLD of Tier-1 with these codecs, one a head, in `pages` of page_tokens each, for the queries at
-// the positions `queries` (mean).
+// KLD of Tier-1 with these codecs, one a head, in `pages` of page_tokens each, for an answer whose
+// first token is at position answer_begin.
 double predicted_kld(const AccuracyModel& model, const std::vector<CodecId>& codecs,
-                     int64_t page_tokens, PageRange pages, TokenRange queries);
+                     int64_t page_tokens, PageRange pages, int64_t answer_begin);
 
 }  // namespace tierkv

@@ -17,7 +17,7 @@ constexpr double kBandScatter = 0.3, kReachScatter = 0.3;
 double reach_misfit(const AccuracyMeasurements& measured, Reach reach) {
   double sum = 0, squares = 0;
   for (const BandKld& band : measured.bands) {
-    const double share = reach_share(reach, measured.page_tokens, band.pages, measured.queries);
+    const double share = reach_share(reach, measured.page_tokens, band.pages, measured.n_prefix);
     const double ratio = std::log(std::max(band.kld, kLeastKld) / share);
     sum += ratio;
     squares += ratio * ratio;
@@ -66,7 +66,7 @@ AccuracyModel fit_accuracy(const AccuracyMeasurements& measured, double floor) {
   model.v_factor = fit_factors(measured.v_all, sum.v, kValueWidths);
   // From the passages' setting to that of plan/reach.h.
   const double share =
-      reach_share(model.reach, measured.page_tokens, measured.pages, measured.queries);
+      reach_share(model.reach, measured.page_tokens, measured.pages, measured.n_prefix);
   for (const HeadSensitivity& head : measured.heads) {
     model.heads.push_back({head.k / share, head.v / share});
   }

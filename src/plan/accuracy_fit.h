@@ -13,12 +13,12 @@ struct BandKld {
   double kld = 0;
 };
 
-// Means over passages, in nats a token. A passage: pages [first, end) of a prefix compressed,
-// `queries` after the prefix compared.
+// Means over passages, in nats a token. A passage: `pages` of a prefix of n_prefix tokens
+// compressed, the tokens after the prefix compared.
 struct AccuracyMeasurements {
   int64_t page_tokens = 64;
   PageRange pages;
-  TokenRange queries;
+  int64_t n_prefix = 0;
   std::vector<HeadSensitivity> heads;  // one at a time
   WidthFactors k_all{}, v_all{};       // KLD of all heads' K, or V, at each width
   std::vector<BandKld> bands;

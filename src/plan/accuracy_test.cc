@@ -34,13 +34,13 @@ TEST(Accuracy, DefaultIsSharedByTheHeads) {
 
 TEST(Reach, TheSettingIsOne) {
   for (const double exponent : {0.0, 0.7, 1.2, 2.0}) {
-    EXPECT_DOUBLE_EQ(reach_share({exponent}, 64, {1, 45}, {3072, 3584}), 1);
+    EXPECT_DOUBLE_EQ(reach_share({exponent}, 64, {1, 45}, 3072), 1);
   }
 }
 
 TEST(Reach, WithoutFalloffItIsTheShareOfPages) {
-  EXPECT_DOUBLE_EQ(reach_share({0}, 64, {1, 12}, {3072, 3584}), 11.0 / 44);
-  EXPECT_DOUBLE_EQ(reach_share({0}, 64, {1, 89}, {10000, 10001}), 2);
+  EXPECT_DOUBLE_EQ(reach_share({0}, 64, {1, 12}, 3072), 11.0 / 44);
+  EXPECT_DOUBLE_EQ(reach_share({0}, 64, {1, 89}, 10000), 2);
 }
 
 // Each page's part is the integral's, by the middle: within 2 % of the closed form.
@@ -48,8 +48,8 @@ TEST(Reach, IsAPowerOfTheDistance) {
   const auto integral = [](double near, double far) {
     return 5 * (std::pow(near, -0.2) - std::pow(far, -0.2));
   };
-  const double near = reach_share({1.2}, 64, {60, 90}, {6400, 6401});
-  const double far = reach_share({1.2}, 64, {10, 60}, {6400, 6401});
+  const double near = reach_share({1.2}, 64, {60, 90}, 6400);
+  const double far = reach_share({1.2}, 64, {10, 60}, 6400);
   const double expected =
       integral(6400 - 5760 + 64, 6400 - 3840 + 64) / integral(6400 - 3840 + 64, 6400 - 640 + 64);
   EXPECT_NEAR(near / far, expected, 0.02 * expected);
@@ -57,15 +57,28 @@ TEST(Reach, IsAPowerOfTheDistance) {
 
 TEST(Reach, SharesAddUpPageByPage) {
   const Reach reach{1.2};
-  const TokenRange queries{4000, 4001};  // page 62; with a window of 3 pages, 60 are exact
-  const std::vector<double> shares = tier1_shares(reach, 64, 63, 1, 3, queries);
+  const TokenRange answer{4000, 4001};  // page 62; with a window of 3 pages, 60 are exact
+  const std::vector<double> shares = tier1_shares(reach, 64, 63, 1, 3, answer);
   ASSERT_EQ(shares.size(), 64u);
   EXPECT_EQ(shares[0], 0);
   for (int64_t t = 1; t < 64; ++t) {
     const int64_t end = std::min<int64_t>(1 + t, 60);
-    const double share = reach_share(reach, 64, {1, end}, queries);
-    EXPECT_NEAR(shares[static_cast<size_t>(t)], share, 0.01 * share);  // a token's difference
+    const double share = reach_share(reach, 64, {1, end}, 4000);
+    EXPECT_NEAR(shares[static_cast<size_t>(t)], share, 1e-12);
   }
+}
+
+// Of 256 tokens from 1,024 on, with one page of sinks and two of window. Old pages weigh as from
+// token 1,024, all through; page 15 is compressed from 1,088 on, for three fourths of the answer.
+TEST(Reach, PagesWeighAsSeenFromTheFirstTokenThatFindsThemCompressed) {
+  const Reach reach{1};
+  const std::vector<double> shares = tier1_shares(reach, 64, 20, 1, 2, {1024, 1280});
+  const double one = reach_share(reach, 64, {14, 15}, 1024);
+  EXPECT_DOUBLE_EQ(shares[13], reach_share(reach, 64, {1, 14}, 1024));
+  EXPECT_DOUBLE_EQ(shares[14], reach_share(reach, 64, {1, 15}, 1024));
+  EXPECT_NEAR(shares[15] - shares[14], 0.75 * one, 1e-12);
+  EXPECT_NEAR(shares[17] - shares[14], (0.75 + 0.5 + 0.25) * one, 1e-12);
+  EXPECT_EQ(shares[20], shares[17]);  // never compressed before the answer ends
 }
 
 // What the model says of a synthetic calibration must come out of the fit.
@@ -78,15 +91,15 @@ TEST(AccuracyFit, RecoversTheModelItWasMeasuredFrom) {
   }
   AccuracyMeasurements measured;
   measured.pages = {1, 29};
-  measured.queries = {2048, 2304};
-  const double share = reach_share(truth.reach, 64, measured.pages, measured.queries);
+  measured.n_prefix = 2048;
+  const double share = reach_share(truth.reach, 64, measured.pages, measured.n_prefix);
   for (const HeadSensitivity& head : truth.heads) {
     measured.heads.push_back({head.k * share, head.v * share});
   }
   for (const uint8_t bits : kKeyWidths) measured.k_all[bits] = k * share * truth.k_factor[bits];
   for (const uint8_t bits : kValueWidths) measured.v_all[bits] = v * share * truth.v_factor[bits];
   for (const PageRange band : {PageRange{26, 29}, {20, 26}, {1, 20}}) {
-    measured.bands.push_back({band, 0.01 * reach_share(truth.reach, 64, band, measured.queries)});
+    measured.bands.push_back({band, 0.01 * reach_share(truth.reach, 64, band, measured.n_prefix)});
   }
   const AccuracyModel fitted = fit_accuracy(measured, truth.floor);
   EXPECT_NEAR(fitted.reach.exponent, truth.reach.exponent, 0.026);  // steps of the search
@@ -104,9 +117,9 @@ TEST(AccuracyFit, ReachLiesBetweenTheUsualAndTheMeasured) {
   for (const double steep : {0.6, 1.9}) {
     AccuracyMeasurements measured;
     measured.pages = {1, 45};
-    measured.queries = {3072, 3328};
+    measured.n_prefix = 3072;
     for (const PageRange band : {PageRange{42, 45}, {36, 42}, {24, 36}, {1, 24}}) {
-      measured.bands.push_back({band, reach_share({steep}, 64, band, measured.queries)});
+      measured.bands.push_back({band, reach_share({steep}, 64, band, measured.n_prefix)});
     }
     const double fitted = fit_accuracy(measured, 0).reach.exponent;
     EXPECT_LT(std::abs(fitted - steep), std::abs(usual - steep) / 2) << steep;
@@ -117,7 +130,7 @@ TEST(AccuracyFit, ReachLiesBetweenTheUsualAndTheMeasured) {
 TEST(AccuracyFit, NoiseNeverMakesFewerBitsBetter) {
   AccuracyMeasurements measured;
   measured.pages = {1, 45};
-  measured.queries = {3072, 3328};
+  measured.n_prefix = 3072;
   measured.heads = {{1e-4, 1e-4}};
   for (const uint8_t bits : kKeyWidths) measured.k_all[bits] = bits == 8 ? 3e-4 : 1e-4;
   for (const uint8_t bits : kValueWidths) measured.v_all[bits] = 0;

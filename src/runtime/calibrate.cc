@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/process.h"
 #include "model/model_spec.h"
 #include "plan/accuracy_fit.h"
 #include "runtime/calibration_record.h"
@@ -81,7 +82,8 @@ void add_results(std::span<const double> results, double weight, double heads_we
   for (HeadSensitivity& head : sum.heads) head.v += heads_weight * *next++;
 }
 
-// Spread over the texts; head by head on the last of each.
+// In the middles of equal parts of the texts, whose beginnings and ends are often not like the
+// rest; head by head on the last of each.
 Result<std::vector<Passage>> choose_passages(const CalibrationOptions& options,
                                              const KvLayout& layout, PageRange pages) {
   std::vector<Passage> passages;
@@ -95,10 +97,9 @@ Result<std::vector<Passage>> choose_passages(const CalibrationOptions& options,
                  text.name.c_str(), text.tokens.size(), static_cast<long long>(needed)));
     }
     for (int64_t i = 0; i < options.passages; ++i) {
-      const int64_t last = options.passages - 1;
-      const int64_t begin = last == 0 ? 0 : spare * i / last;
+      const int64_t begin = spare * (2 * i + 1) / (2 * options.passages);
       passages.push_back({std::span(text.tokens).subspan(begin, needed),
-                          make_trials(layout, pages, i == last), n_results});
+                          make_trials(layout, pages, i + 1 == options.passages), n_results});
       n_results += passages.back().trials.size();
     }
   }
@@ -110,6 +111,7 @@ Result<std::vector<Passage>> choose_passages(const CalibrationOptions& options,
 uint64_t record_key(uint64_t hash, const CalibrationOptions& options,
                     const std::vector<Passage>& passages) {
   const auto add = [&](uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  for (const char c : program_build()) add(static_cast<uint8_t>(c));  // codecs change with it
   add(static_cast<uint64_t>(options.prefix));
   for (const Passage& passage : passages) {
     add(passage.trials.size());
@@ -189,7 +191,7 @@ class Calibration {
     AccuracyMeasurements mean;
     mean.page_tokens = kPageTokens;
     mean.pages = pages_;
-    mean.queries = queries();
+    mean.n_prefix = options_.prefix;
     mean.heads.resize(all_heads(layout_, {}).size());
     for (const PageRange band : bands_of(pages_)) mean.bands.push_back({band, 0});
     const double n = static_cast<double>(passages_.size());
@@ -200,8 +202,6 @@ class Calibration {
     }
     return fit_accuracy(mean, kScoringFloor);
   }
-
-  TokenRange queries() const { return {options_.prefix, options_.prefix + options_.tokens}; }
 
   // Whole plans, measured on all passages, against what the profile predicts of them: parts cost a
   // little more together than one by one, and a plan gives the fewest bits to heads that happened
@@ -215,7 +215,7 @@ class Calibration {
     std::vector<std::vector<TrialHead>> plans;
     for (const double bits : kCheckedBits) {
       TIERKV_ASSIGN_OR_RETURN(const std::vector<CodecId> codecs, codecs_of_bits(input, bits));
-      const double predicted = predicted_kld(model, codecs, kPageTokens, pages_, queries());
+      const double predicted = predicted_kld(model, codecs, kPageTokens, pages_, options_.prefix);
       profile.checks.push_back({bits, predicted, 0});
       plans.push_back(heads_of(codecs));
     }

@@ -1,6 +1,5 @@
 #include "runtime/device_costs.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/process.h"
 #include "runtime/engine.h"
 #include "runtime/kv_request.h"
 #include "runtime/measure_costs.h"
@@ -47,17 +47,9 @@ std::string cpu_name() {
   return "unknown CPU";
 }
 
-// Changes with every build of the program.
-std::string build_name() {
-  struct stat info {};
-  if (stat("/proc/self/exe", &info) != 0) return "unknown build";
-  return format("%lld bytes, made %lld", static_cast<long long>(info.st_size),
-                static_cast<long long>(info.st_mtime));
-}
-
 std::string key_of(Engine& engine) {
   return format("%s; %s; %d threads; %s; model %016llx", cpu_name().c_str(),
-                isa_name(engine.kernels().isa), engine.pool().size(), build_name().c_str(),
+                isa_name(engine.kernels().isa), engine.pool().size(), program_build().c_str(),
                 static_cast<unsigned long long>(model_hash(engine.file())));
 }
 

@@ -194,14 +194,14 @@ Result<Comparison> compare_in_two_sessions(Engine& engine, std::span<const int32
 double foretold_kld(const EvalOptions& options, const Plan& plan, const TierReport& tiers) {
   const AccuracyModel& model = options.request.accuracy.model;
   const int64_t pages = tiers.n_compressed / kPageTokens;
-  const TokenRange queries = {options.prefix, options.prefix + options.tokens};
   if (options.n_expected == 0) {  // the layout stays
     return predicted_kld(model, plan.codecs, kPageTokens, {kSinkPages, kSinkPages + pages},
-                         queries);
+                         options.prefix);
   }
   // What the answer has added was still exact when its first tokens were predicted.
   return codecs_kld(model, plan.codecs) *
-         tier1_shares(model.reach, kPageTokens, pages, kSinkPages, plan.window_pages, queries)
+         tier1_shares(model.reach, kPageTokens, pages, kSinkPages, plan.window_pages,
+                      {options.prefix, options.prefix + options.tokens})
              .back();
 }
 

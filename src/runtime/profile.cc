@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kFormat = "tierkv-profile";
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr uint64_t kMostBytes = 16 << 20;
 constexpr size_t kMostHeads = 1 << 16;
 constexpr size_t kMostTexts = 1000, kMostName = 4096;

@@ -56,8 +56,8 @@ TEST(Profile, RefusesWhatIsOdd) {
   };
   const Edit edits[] = {
       {"\"tierkv-profile\"", "\"other\"", "not a TierKV profile"},
-      {"\"version\": 2", "\"version\": 3", "tierkv calibrate"},
-      {"\"version\": 2", "\"version\": -1", "version"},
+      {"\"version\": 3", "\"version\": 2", "tierkv calibrate"},
+      {"\"version\": 3", "\"version\": -1", "version"},
       {"\"heads\"", "\"hats\"", "\"heads\""},
       {"0123456789abcdef", "0123456789abcde", "hash"},
       {"0123456789abcdef", "0x23456789abcdef", "hash"},
