@@ -31,6 +31,16 @@ struct RotatedQuery {
   int32_t* sum = nullptr;   // [n_rows]: sum of the codes
 };
 
+inline constexpr int kMaxRun = 4;     // blocks attended to in one call
+inline constexpr int kRunsAhead = 2;  // blocks that it helps to know of beforehand
+
+// Blocks of one KV head, in the order in which they are attended to, and those that will be next:
+// hints, of no effect on results, without which few rows (decode) wait mostly for memory.
+struct RotatedRun {
+  const std::byte* blocks[kMaxRun + kRunsAhead] = {};
+  int n = 0, n_ahead = 0;
+};
+
 struct RotatedKernels {
   // Encodes a whole exact head block; tokens from n_tokens on stand for next to nothing.
   // `key_balance` [head_dim], positive, or null for ones: keys are multiplied with it, and queries
@@ -44,11 +54,11 @@ struct RotatedKernels {
   // Rotates and quantises rows.q (already scaled) into `query`.
   void (*prepare)(const AttentionRows& rows, const float* key_balance, const RotatedQuery& query,
                   std::byte* scratch);
-  // As AttentionKernels::attend_exact, but rows.out accumulates in rotated space; rows.q is not
-  // read. rows.next_block, if not null, is the next rotated block: worth a factor of 1.9 to few
-  // rows.
-  void (*attend)(RotatedFormat format, const std::byte* block, const AttentionRows& rows,
-                 const RotatedQuery& query, std::byte* scratch);
+  // As AttentionKernels::attend_exact with each block of the run in turn, all with the same ranges
+  // of tokens, to the last bit; but rows.out accumulates in rotated space, and neither rows.q nor
+  // rows.next_block is read.
+  void (*attend)(RotatedFormat format, const RotatedRun& run, const AttentionRows& rows,
+                 const RotatedQuery& query);
   // Undoes the rotation of rows.out, after which the state merges with exact ones.
   void (*unrotate)(const AttentionRows& rows, std::byte* scratch);
 };

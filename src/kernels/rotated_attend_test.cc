@@ -162,6 +162,30 @@ TEST(RotatedAttend, MatchesDoubleForEveryFormatAndIsNoDifferentForFewRows) {
   }
 }
 
+TEST(RotatedAttend, ARunIsItsBlocksInTurn) {
+  constexpr int64_t kDim = 64;
+  for (const RotatedFormat format : {RotatedFormat{5, 4}, {8, 2}, {3, 6}}) {
+    std::vector<Bytes> blocks;
+    for (int i = 0; i < kMaxRun + kRunsAhead; ++i) {
+      blocks.push_back(encode(Isa::kScalar, format, gaussian_block(kDim, 20 + i), 64, kDim));
+    }
+    for (const Isa isa : available_isas()) {
+      for (const int n_rows : {1, 2, 3, 4, 8, 13}) {
+        for (int n = 1; n <= kMaxRun; ++n) {
+          Rows in_turn(n_rows, kDim, 0.3f), at_once(n_rows, kDim, 0.3f);
+          in_turn.prepare(isa);
+          at_once.prepare(isa);
+          RotatedRun run{.n = n, .n_ahead = kRunsAhead};
+          for (int i = 0; i < n + kRunsAhead; ++i) run.blocks[i] = blocks[i].get();
+          for (int i = 0; i < n; ++i) in_turn.attend(isa, format, blocks[i]);
+          kernels(isa).attend(format, run, at_once.rows(), at_once.query());
+          expect_same_rows(at_once, in_turn, std::string(isa_name(isa)) + std::to_string(n));
+        }
+      }
+    }
+  }
+}
+
 // Codes at the top of their range with queries at theirs would overflow careless 16-bit sums;
 // random bytes are every code. Scores are one rounding of an exact integer on every instruction
 // set.

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kWidth = 8;
 constexpr int kMaxGroup = 4;
+constexpr int kBatch = 1;
+constexpr int kMeanZero = 0;
 constexpr int kLevelZero = 0;
 
 #include "kernels/rotated_vector.inc"
@@ -21,27 +23,23 @@ constexpr int kLevelZero = 0;
 
 Vec multiply_add(Vec a, Vec b, Vec c) { return (Vec)_mm256_fmadd_ps(a, b, c); }
 
+// Folds lanes 4 apart, then 2 and 1.
+template <int n, typename V, typename T, typename F>
+void reduce_each(const V (&x)[n], T (&to)[n], F op) {
+  for (int i = 0; i < n; ++i) {
+    V v = op(x[i], __builtin_shufflevector(x[i], x[i], 4, 5, 6, 7, 0, 1, 2, 3));
+    v = op(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+    v = op(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6));
+    to[i] = v[0];
+  }
+}
+
 float reduce_max(Vec x) {
-  __m128 m = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-  m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-  return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+  const Vec one[1] = {x};
+  float largest[1];
+  reduce_each(one, largest, kLarger);
+  return largest[0];
 }
-
-float reduce_add(Vec x) {
-  __m128 m = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-  m = _mm_add_ps(m, _mm_movehl_ps(m, m));
-  return _mm_cvtss_f32(_mm_add_ss(m, _mm_movehdup_ps(m)));
-}
-
-Pair<float> reduce_pair(Vec a, Vec b) { return {{reduce_max(a), reduce_max(b)}}; }
-
-int32_t reduce_add(IntVec x) {
-  const __m256i wide = (__m256i)x;
-  __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
-  sum = _mm_add_epi32(sum, _mm_unpackhi_epi64(sum, sum));
-  return _mm_cvtsi128_si32(sum) + _mm_extract_epi32(sum, 1);
-}
-Pair<int32_t> reduce_pair(IntVec a, IntVec b) { return {{reduce_add(a), reduce_add(b)}}; }
 
 bool any_above(Vec x, float y) {
   return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(y), _CMP_GT_OQ)) != 0;
@@ -54,13 +52,13 @@ IntVec store_weights(int8_t* to, Vec x) {
   return (IntVec)i;
 }
 
-int32_t dot_codes(const int8_t* a, const int8_t* b, int64_t n) {
+IntVec dot_lanes(const int8_t* q, const int8_t* mean, int64_t n) {
   __m256i sum = _mm256_setzero_si256();
   for (int64_t i = 0; i < n; i += 16) {
-    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_cvtepi8_epi16(load<__m128i>(a + i)),
-                                                  _mm256_cvtepi8_epi16(load<__m128i>(b + i))));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_cvtepi8_epi16(load<__m128i>(q + i)),
+                                                  _mm256_cvtepi8_epi16(load<__m128i>(mean + i))));
   }
-  return reduce_add((IntVec)sum);
+  return (IntVec)sum;
 }
 
 // --- unpacking ---

@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kWidth = 16;
 constexpr int kMaxGroup = 8;
+constexpr int kBatch = 4;
+constexpr int kMeanZero = 128;
 constexpr int kLevelZero = 128;
 
 #include "kernels/rotated_vector.inc"
@@ -25,36 +27,47 @@ constexpr int kLevelZero = 128;
 
 Vec multiply_add(Vec a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps(a, b, c); }
 float reduce_max(Vec x) { return _mm512_reduce_max_ps(x); }
-float reduce_add(Vec x) { return _mm512_reduce_add_ps(x); }
 
 bool any_above(Vec x, float y) { return _mm512_cmp_ps_mask(x, _mm512_set1_ps(y), _CMP_GT_OQ) != 0; }
 
-// Lanes 0 and 8: the results of folding each half of x with `fold`.
+// Folds lanes 8 apart, then 4, 2 and 1, of up to 8 vectors together. Each step puts two vectors'
+// remaining lanes into one.
 template <typename V, typename F>
-V fold_halves(V x, F fold) {
-  x = fold(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
-  x = fold(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
-  return fold(x,
-              __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+V fold_by_8(V a, V b, F op) {
+  return op(
+      __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
+      __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31));
+}
+template <typename V, typename F>
+V fold_by_4(V a, V b, F op) {
+  return op(
+      __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27),
+      __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31));
+}
+template <typename V, typename F>
+V fold_by_2(V a, V b, F op) {
+  return op(
+      __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
+      __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31));
+}
+template <typename V, typename F>
+V fold_by_1(V a, F op) {
+  return op(a, __builtin_shufflevector(a, a, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
 }
 
-// Folds two vectors together: a's result in lane 0, b's in lane 8.
-template <typename V, typename F>
-V fold_pair(V a, V b, F fold) {
-  return fold_halves(
-      fold(__builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),
-           __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
-                                   31)),
-      fold);
-}
-
-Pair<float> reduce_pair(Vec a, Vec b) {
-  const Vec x = fold_pair(a, b, [](Vec p, Vec q) { return larger(p, q); });
-  return {{x[0], x[8]}};
-}
-Pair<int32_t> reduce_pair(IntVec a, IntVec b) {
-  const IntVec x = fold_pair(a, b, [](IntVec p, IntVec q) { return p + q; });
-  return {{x[0], x[8]}};
+template <int n, typename V, typename T, typename F>
+void reduce_each(const V (&x)[n], T (&to)[n], F op) {
+  const auto at = [&](int i) { return x[i < n ? i : n - 1]; };
+  const auto four = [&](int i) {
+    const V first = fold_by_8(at(i), at(i + 1), op);
+    return fold_by_4(first, n > i + 2 ? fold_by_8(at(i + 2), at(i + 3), op) : first, op);
+  };
+  const V low = four(0);
+  const V all = fold_by_1(fold_by_2(low, n > 4 ? four(4) : low, op), op);
+  // Vector i is in lane 4i, or 4 (i - 4) + 2.
+  const V ordered =
+      __builtin_shufflevector(all, all, 0, 4, 8, 12, 2, 6, 10, 14, 0, 0, 0, 0, 0, 0, 0, 0);
+  __builtin_memcpy(to, &ordered, sizeof to);
 }
 
 IntVec store_weights(int8_t* to, Vec x) {
@@ -63,13 +76,20 @@ IntVec store_weights(int8_t* to, Vec x) {
   return (IntVec)codes;
 }
 
-int32_t dot_codes(const int8_t* a, const int8_t* b, int64_t n) {
-  __m512i sum = _mm512_setzero_si512();
-  for (int64_t i = 0; i < n; i += 32) {
-    sum = _mm512_add_epi32(sum, _mm512_madd_epi16(_mm512_cvtepi8_epi16(load<__m256i>(a + i)),
-                                                  _mm512_cvtepi8_epi16(load<__m256i>(b + i))));
+IntVec dot_lanes(const int8_t* q, const int8_t* mean, int64_t n) {
+  const __m512i zero = _mm512_set1_epi8(static_cast<char>(kMeanZero));
+  if (n == 32) {
+    const __m512i codes = _mm512_zextsi256_si512(load<__m256i>(q));
+    return (IntVec)_mm512_dpbusd_epi32(
+        _mm512_setzero_si512(), _mm512_xor_si512(_mm512_zextsi256_si512(load<__m256i>(mean)), zero),
+        codes);
   }
-  return _mm512_reduce_add_epi32(sum);
+  __m512i sum = _mm512_setzero_si512();
+  for (int64_t i = 0; i < n; i += 64) {
+    sum = _mm512_dpbusd_epi32(sum, _mm512_xor_si512(load<__m512i>(mean + i), zero),
+                              load<__m512i>(q + i));
+  }
+  return (IntVec)sum;
 }
 
 // --- unpacking ---

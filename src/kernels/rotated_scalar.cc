@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kWidth = 4;
 constexpr int kMaxGroup = 4;
+constexpr int kBatch = 1;
+constexpr int kMeanZero = 0;
 constexpr int kLevelZero = 0;
 
 #include "kernels/rotated_vector.inc"
@@ -18,18 +20,24 @@ constexpr int kLevelZero = 0;
 
 Vec multiply_add(Vec a, Vec b, Vec c) { return a * b + c; }
 
-float reduce_max(Vec x) {
-  float top = x[0];
-  for (int i = 1; i < kWidth; ++i) top = x[i] > top ? x[i] : top;
-  return top;
+template <int n, typename V, typename T, typename F>
+void reduce_each(const V (&x)[n], T (&to)[n], F op) {
+  for (int i = 0; i < n; ++i) to[i] = op(op(x[i][0], x[i][2]), op(x[i][1], x[i][3]));
 }
 
-float reduce_add(Vec x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+float reduce_max(Vec x) {
+  const Vec one[1] = {x};
+  float largest[1];
+  reduce_each(one, largest, kLarger);
+  return largest[0];
+}
 
-int32_t reduce_add(IntVec x) { return x[0] + x[1] + x[2] + x[3]; }
-Pair<float> reduce_pair(Vec a, Vec b) { return {{reduce_max(a), reduce_max(b)}}; }
-Pair<int32_t> reduce_pair(IntVec a, IntVec b) { return {{reduce_add(a), reduce_add(b)}}; }
-bool any_above(Vec x, float y) { return reduce_max(x) > y; }
+bool any_above(Vec x, float y) {
+  for (int i = 0; i < kWidth; ++i) {
+    if (x[i] > y) return true;
+  }
+  return false;
+}
 
 IntVec store_weights(int8_t* to, Vec x) {
   const IntVec code = round_to_int(x);
@@ -37,9 +45,9 @@ IntVec store_weights(int8_t* to, Vec x) {
   return code;
 }
 
-int32_t dot_codes(const int8_t* a, const int8_t* b, int64_t n) {
-  int32_t sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+IntVec dot_lanes(const int8_t* q, const int8_t* mean, int64_t n) {
+  IntVec sum{};
+  for (int64_t i = 0; i < n; ++i) sum[i % kWidth] += q[i] * mean[i];
   return sum;
 }
 

@@ -155,8 +155,7 @@ struct Rows {
     kernels(isa).prepare(rows(), key_balance, query(), scratch.get());
   }
   void attend(Isa isa, RotatedFormat format, const Bytes& block) {
-    Bytes scratch = aligned(rotated_scratch_bytes(head_dim));
-    kernels(isa).attend(format, block.get(), rows(), query(), scratch.get());
+    kernels(isa).attend(format, {.blocks = {block.get()}, .n = 1}, rows(), query());
   }
   void unrotate(Isa isa) {
     Bytes scratch = aligned(rotated_scratch_bytes(head_dim));

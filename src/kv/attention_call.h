@@ -56,6 +56,12 @@ struct TieredAttention::Split {
   int64_t slot = 0;
 };
 
+// What one thread does at a time: one KV head's part of a split.
+struct TieredAttention::Task {
+  const Split* split = nullptr;
+  int kv_head = 0;
+};
+
 // The partial states of one split and KV head within the wave's memory: plain, then packed.
 struct SplitState {
   float *max, *sum, *out;
@@ -87,6 +93,7 @@ struct TieredAttention::Call {
     return std::max<int64_t>(0, first_position - shape.window + 1) / kPageTokens;
   }
   int64_t head_rows() const { return n_tokens * shape.group(); }
+  int64_t window() const { return shape.window == 0 ? INT64_MAX / 2 : shape.window; }
 
   // Rows [begin, begin + n) of a KV head, with states at the given arrays (indexed by global row).
   AttentionRows rows(int kv_head, int64_t begin, int64_t n, float* max, float* sum,
@@ -125,6 +132,13 @@ struct TieredAttention::Call {
   // States are numbered 2 * (slot * n_kv_heads + kv_head) for plain ones, one more for packed ones.
   SplitState split_state(int64_t number) const {
     return SplitState(scratch.split_states, number, head_rows(), state_dim());
+  }
+
+  // Of n states from a number on, which another core may have written.
+  void prefetch_states(int64_t number, int n) const {
+    const auto* at = reinterpret_cast<const char*>(split_state(number).max);
+    const auto* end = reinterpret_cast<const char*>(split_state(number + n).max);
+    for (; at < end; at += 64) __builtin_prefetch(at);
   }
 
   RotatedFormat format(int kv_head) const { return pages.format(layer, kv_head); }
@@ -177,15 +191,22 @@ struct TieredAttention::Call {
     return nullptr;
   }
 
+  // Whether each of n_rows rows from `begin` on sees all of the page.
+  bool sees_whole(int64_t begin, int64_t n_rows, int64_t page) const {
+    const int64_t base = page * kPageTokens;
+    const int64_t last_query = first_position + (begin + n_rows - 1) / shape.group();
+    return base + kPageTokens - 1 <= first_position + begin / shape.group() &&
+           base > last_query - window();
+  }
+
   // Sets the tokens of `page` that each row sees; false when no row sees any. Row `begin` is the
   // first.
   bool set_ranges(AttentionRows& rows, int64_t begin, int64_t page, int32_t* ranges) const {
     const int64_t base = page * kPageTokens;
-    const int64_t window = shape.window == 0 ? INT64_MAX / 2 : shape.window;
     const int64_t first_query = first_position + begin / shape.group();
     const int64_t last_query = first_position + (begin + rows.n_rows - 1) / shape.group();
-    if (base > last_query || base + kPageTokens <= first_query - window + 1) return false;
-    if (base + kPageTokens - 1 <= first_query && base > last_query - window) {
+    if (base > last_query || base + kPageTokens <= first_query - window() + 1) return false;
+    if (sees_whole(begin, rows.n_rows, page)) {
       rows.first = kWholePage.first.data();
       rows.last = kWholePage.last.data();
       return true;
@@ -196,7 +217,7 @@ struct TieredAttention::Call {
       const int64_t position = first_position + (begin + r) / shape.group();
       last[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - base, 0, kPageTokens));
       first[r] =
-          static_cast<int32_t>(std::clamp<int64_t>(position - window + 1 - base, 0, last[r]));
+          static_cast<int32_t>(std::clamp<int64_t>(position - window() + 1 - base, 0, last[r]));
     }
     rows.first = first;
     rows.last = last;

@@ -232,14 +232,13 @@ void TieredAttention::run_splits(const Call& call, const std::vector<Split>& spl
 void TieredAttention::form_states(const Call& call, std::span<const Split> splits) {
   const int n_heads = call.shape.n_kv_heads;
   const int64_t n_tasks = static_cast<int64_t>(splits.size()) * n_heads;
-  pool_->parallel_for(n_tasks, [&](int64_t task, int thread) {
-    const int64_t following = task + pool_->size();  // what this thread will probably do next
-    const void* next = nullptr;
-    if (following < n_tasks) {
-      const Split& split = splits[following / n_heads];
-      next = call.block(split.page_begin, static_cast<int>(following % n_heads), split.payload);
-    }
-    run_split(call, splits[task / n_heads], static_cast<int>(task % n_heads), next, thread);
+  const auto task = [&](int64_t number) {
+    return number < n_tasks ? Task{&splits[number / n_heads], static_cast<int>(number % n_heads)}
+                            : Task{};
+  };
+  pool_->parallel_for(n_tasks, [&](int64_t number, int thread) {
+    // The second is what this thread will probably do next.
+    run_task(call, task(number), task(number + pool_->size()), thread);
   });
 }
 
@@ -253,18 +252,52 @@ void TieredAttention::merge_states(const Call& call, size_t n_splits) {
     const AttentionRows packed = call.packed_rows(static_cast<int>(head));
     for (size_t slot = 0; slot < n_splits; ++slot) {
       const int64_t state = 2 * (static_cast<int64_t>(slot) * n_heads + head);
+      if (slot + 1 < n_splits) call.prefetch_states(state + 2 * n_heads, packs ? 2 : 1);
       kernels_->attention->merge(call.split_state(state).rows(plain), plain);
       if (packs) kernels_->attention->merge(call.split_state(state + 1).rows(packed), packed);
     }
   });
 }
 
-void TieredAttention::run_split(const Call& call, const Split& split, int kv_head, const void* next,
-                                int thread) {
+// Blocks of a task in the order in which they are attended to, from `page` on; those of the one
+// that follows come after them. Null beyond.
+const void* TieredAttention::block_of(const Call& call, const Task& task, const Task& following,
+                                      int64_t page) {
+  if (page < task.split->page_end) return call.block(page, task.kv_head, task.split->payload);
+  if (following.split == nullptr) return nullptr;
+  page += following.split->page_begin - task.split->page_end;
+  if (page >= following.split->page_end) return nullptr;
+  return call.block(page, following.kv_head, following.split->payload);
+}
+
+// The longest run of codes that begins with `page`.
+RotatedRun TieredAttention::run_of(const Call& call, const Task& task, const Task& following,
+                                   int64_t page) {
+  const int64_t end = std::min(task.split->page_end, page + kMaxRun);
+  const bool by_copy = task.split->payload == nullptr;
+  RotatedRun run{.n = 1};
+  if (call.sees_whole(0, call.head_rows(), page)) {
+    while (page + run.n < end && call.is_rotated(page + run.n, task.kv_head, by_copy) &&
+           call.sees_whole(0, call.head_rows(), page + run.n)) {
+      ++run.n;
+    }
+  }
+  for (; run.n_ahead < kRunsAhead; ++run.n_ahead) {
+    if (block_of(call, task, following, page + run.n + run.n_ahead) == nullptr) break;
+  }
+  for (int i = 0; i < run.n + run.n_ahead; ++i) {
+    run.blocks[i] = static_cast<const std::byte*>(block_of(call, task, following, page + i));
+  }
+  return run;
+}
+
+void TieredAttention::run_task(const Call& call, const Task& task, const Task& following,
+                               int thread) {
   const Scratch& s = call.scratch;
+  const Split& split = *task.split;
+  const int kv_head = task.kv_head;
   const int64_t n_rows = call.head_rows();
   const int64_t state = 2 * (split.slot * call.shape.n_kv_heads + kv_head);
-  const RotatedFormat format = call.format(kv_head);
   AttentionRows plain = call.split_state(state).rows(call.plain_rows(kv_head, 0, n_rows));
   AttentionRows packed = call.split_state(state + 1).rows(call.packed_rows(kv_head));
   kernels_->attention->init(plain);
@@ -274,13 +307,15 @@ void TieredAttention::run_split(const Call& call, const Split& split, int kv_hea
     const bool is_low_rank = call.is_low_rank(page);
     AttentionRows& target = is_rotated || is_low_rank ? packed : plain;
     if (!call.set_ranges(target, 0, page, s.ranges(thread))) continue;
-    const void* block = call.block(page, kv_head, split.payload);
-    target.next_block = static_cast<const uint16_t*>(
-        page + 1 < split.page_end ? call.block(page + 1, kv_head, split.payload) : next);
     if (is_rotated) {
-      kernels_->rotated->attend(format, static_cast<const std::byte*>(block), packed,
-                                call.query(kv_head), s.kernel(thread));
-    } else if (is_low_rank) {
+      const RotatedRun run = run_of(call, task, following, page);
+      kernels_->rotated->attend(call.format(kv_head), run, packed, call.query(kv_head));
+      page += run.n - 1;
+      continue;
+    }
+    const void* block = call.block(page, kv_head, split.payload);
+    target.next_block = static_cast<const uint16_t*>(block_of(call, task, following, page + 1));
+    if (is_low_rank) {
       attend_latents(call, packed, page, kv_head, block, thread);
     } else {
       kernels_->attention->attend_exact(static_cast<const uint16_t*>(block), plain,

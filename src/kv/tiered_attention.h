@@ -75,7 +75,8 @@ class TieredAttention {
  private:
   struct Scratch;  // the parts of one Buffer
   struct Call;     // one attend()
-  struct Split;    // the pages of one partial state
+  struct Split;
+  struct Task;     // the pages of one partial state
   struct Stretch;  // pages that prefill takes at once
   struct RowBlock {
     int kv_head;
@@ -107,7 +108,10 @@ class TieredAttention {
   void run_splits(const Call& call, const std::vector<Split>& splits);
   void form_states(const Call& call, std::span<const Split> splits);
   void merge_states(const Call& call, size_t n_splits);
-  void run_split(const Call& call, const Split& split, int kv_head, const void* next, int thread);
+  void run_task(const Call& call, const Task& task, const Task& following, int thread);
+  static const void* block_of(const Call& call, const Task& task, const Task& following,
+                              int64_t page);
+  static RotatedRun run_of(const Call& call, const Task& task, const Task& following, int64_t page);
   void merge_packed(const Call& call);
 
   // selective_attention.cc
