@@ -185,8 +185,9 @@ int64_t exact_page_limit(const KvLayout& layout, const KvRequest& request, const
 }
 
 uint64_t expected_kv_bytes(const KvLayout& layout, const PlanInput& input, const Plan& plan) {
-  const int64_t pages = pages_for(input.total_tokens);
-  const int64_t full = input.total_tokens / kPageTokens;
+  const int64_t tokens = input.total_tokens - 1;  // an answer's last one is not read
+  const int64_t pages = pages_for(tokens);
+  const int64_t full = tokens / kPageTokens;
   const int64_t extents_end = full / input.extent_pages * input.extent_pages;
   int64_t end = std::max(std::min(pages - plan.window_pages, full), plan.sink_pages);
   if (plan.flash || input.flash_in_use) {  // no page moves on before its extent is whole

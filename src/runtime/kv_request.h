@@ -95,8 +95,9 @@ bool prompt_needs_flash(const KvLayout& layout, const KvRequest& request, const 
 int64_t exact_page_limit(const KvLayout& layout, const KvRequest& request, const PlanInput& input,
                          const Plan& plan);
 
-// What the KV comes to under `plan` once input.total_tokens are there: plan.ram_bytes without what
-// that keeps free (a page in motion, a chunk's window pages, staging while flash rests).
+// What the KV comes to under `plan` at the end of the answer, input.total_tokens with the prompt:
+// plan.ram_bytes without what that keeps free (a page in motion, a chunk's window pages, staging
+// while flash rests).
 uint64_t expected_kv_bytes(const KvLayout& layout, const PlanInput& input, const Plan& plan);
 
 // OK when the prompt can be read in chunks of `chunk` tokens: its exact pages fit in RAM, or flash
