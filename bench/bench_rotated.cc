@@ -104,15 +104,15 @@ void attend(benchmark::State& state, Isa isa, RotatedFormat format, int64_t head
   const RotatedKernels& k = kernels(isa);
   const uint64_t block = rotated_block_bytes(format, head_dim);
   const int64_t heads = 128 * 64 / head_dim;  // 140 MB at 4 bits
-  const Bytes blocks = make_blocks(k, format, head_dim, heads * kPages + kRunsAhead);
+  const Bytes blocks = make_blocks(k, format, head_dim, heads * kPages + kBlocksAhead);
   Bytes scratch = make_bytes(rotated_scratch_bytes(head_dim));
   Rows r(n_rows, head_dim);
   k.prepare(r.rows, nullptr, r.query, scratch.get());
   for (auto _ : state) {
     const std::byte* at = blocks.get();
     for (int64_t i = 0; i < heads * kPages; i += kMaxRun, at += kMaxRun * block) {
-      RotatedRun run{.n = kMaxRun, .n_ahead = kRunsAhead};
-      for (int b = 0; b < kMaxRun + kRunsAhead; ++b) run.blocks[b] = at + b * block;
+      RotatedRun run{.n = kMaxRun};
+      for (int b = 0; b < kMaxRun + kBlocksAhead; ++b) run.blocks[b] = at + b * block;
       k.attend(format, run, r.rows, r.query);
     }
   }

@@ -31,14 +31,15 @@ struct RotatedQuery {
   int32_t* sum = nullptr;   // [n_rows]: sum of the codes
 };
 
-inline constexpr int kMaxRun = 4;     // blocks attended to in one call
-inline constexpr int kRunsAhead = 2;  // blocks that it helps to know of beforehand
+inline constexpr int kMaxRun = 4;       // blocks attended to in one call
+inline constexpr int kBlocksAhead = 2;  // that it helps to know of beforehand
 
-// Blocks of one KV head, in the order in which they are attended to, and those that will be next:
-// hints, of no effect on results, without which few rows (decode) wait mostly for memory.
+// n blocks of one KV head, in the order in which they are attended to, and behind them those that
+// will be next, null where unknown: hints, of no effect on results, without which few rows (decode)
+// wait mostly for memory.
 struct RotatedRun {
-  const std::byte* blocks[kMaxRun + kRunsAhead] = {};
-  int n = 0, n_ahead = 0;
+  const std::byte* blocks[kMaxRun + kBlocksAhead] = {};
+  int n = 0;
 };
 
 struct RotatedKernels {

@@ -166,7 +166,7 @@ TEST(RotatedAttend, ARunIsItsBlocksInTurn) {
   constexpr int64_t kDim = 64;
   for (const RotatedFormat format : {RotatedFormat{5, 4}, {8, 2}, {3, 6}}) {
     std::vector<Bytes> blocks;
-    for (int i = 0; i < kMaxRun + kRunsAhead; ++i) {
+    for (int i = 0; i < kMaxRun + kBlocksAhead; ++i) {
       blocks.push_back(encode(Isa::kScalar, format, gaussian_block(kDim, 20 + i), 64, kDim));
     }
     for (const Isa isa : available_isas()) {
@@ -175,8 +175,8 @@ TEST(RotatedAttend, ARunIsItsBlocksInTurn) {
           Rows in_turn(n_rows, kDim, 0.3f), at_once(n_rows, kDim, 0.3f);
           in_turn.prepare(isa);
           at_once.prepare(isa);
-          RotatedRun run{.n = n, .n_ahead = kRunsAhead};
-          for (int i = 0; i < n + kRunsAhead; ++i) run.blocks[i] = blocks[i].get();
+          RotatedRun run{.n = n};
+          for (int i = 0; i < n + kBlocksAhead; ++i) run.blocks[i] = blocks[i].get();
           for (int i = 0; i < n; ++i) in_turn.attend(isa, format, blocks[i]);
           kernels(isa).attend(format, run, at_once.rows(), at_once.query());
           expect_same_rows(at_once, in_turn, std::string(isa_name(isa)) + std::to_string(n));

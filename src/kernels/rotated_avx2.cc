@@ -34,13 +34,6 @@ void reduce_each(const V (&x)[n], T (&to)[n], F op) {
   }
 }
 
-float reduce_max(Vec x) {
-  const Vec one[1] = {x};
-  float largest[1];
-  reduce_each(one, largest, kLarger);
-  return largest[0];
-}
-
 bool any_above(Vec x, float y) {
   return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_set1_ps(y), _CMP_GT_OQ)) != 0;
 }

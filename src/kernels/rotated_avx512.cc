@@ -26,7 +26,6 @@ constexpr int kLevelZero = 128;
 #include "kernels/rotated_weights.inc"
 
 Vec multiply_add(Vec a, Vec b, Vec c) { return (Vec)_mm512_fmadd_ps(a, b, c); }
-float reduce_max(Vec x) { return _mm512_reduce_max_ps(x); }
 
 bool any_above(Vec x, float y) { return _mm512_cmp_ps_mask(x, _mm512_set1_ps(y), _CMP_GT_OQ) != 0; }
 
@@ -78,16 +77,12 @@ IntVec store_weights(int8_t* to, Vec x) {
 
 IntVec dot_lanes(const int8_t* q, const int8_t* mean, int64_t n) {
   const __m512i zero = _mm512_set1_epi8(static_cast<char>(kMeanZero));
-  if (n == 32) {
-    const __m512i codes = _mm512_zextsi256_si512(load<__m256i>(q));
-    return (IntVec)_mm512_dpbusd_epi32(
-        _mm512_setzero_si512(), _mm512_xor_si512(_mm512_zextsi256_si512(load<__m256i>(mean)), zero),
-        codes);
-  }
   __m512i sum = _mm512_setzero_si512();
   for (int64_t i = 0; i < n; i += 64) {
+    // Of 32 dims the mean is padded, the queries are not.
+    const __mmask64 there = n - i < 64 ? 0xffffffff : ~__mmask64{0};
     sum = _mm512_dpbusd_epi32(sum, _mm512_xor_si512(load<__m512i>(mean + i), zero),
-                              load<__m512i>(q + i));
+                              _mm512_maskz_loadu_epi8(there, q + i));
   }
   return (IntVec)sum;
 }

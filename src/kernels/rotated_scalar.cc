@@ -25,19 +25,7 @@ void reduce_each(const V (&x)[n], T (&to)[n], F op) {
   for (int i = 0; i < n; ++i) to[i] = op(op(x[i][0], x[i][2]), op(x[i][1], x[i][3]));
 }
 
-float reduce_max(Vec x) {
-  const Vec one[1] = {x};
-  float largest[1];
-  reduce_each(one, largest, kLarger);
-  return largest[0];
-}
-
-bool any_above(Vec x, float y) {
-  for (int i = 0; i < kWidth; ++i) {
-    if (x[i] > y) return true;
-  }
-  return false;
-}
+bool any_above(Vec x, float y) { return reduce_max(x) > y; }
 
 IntVec store_weights(int8_t* to, Vec x) {
   const IntVec code = round_to_int(x);

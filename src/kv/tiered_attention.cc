@@ -282,10 +282,7 @@ RotatedRun TieredAttention::run_of(const Call& call, const Task& task, const Tas
       ++run.n;
     }
   }
-  for (; run.n_ahead < kRunsAhead; ++run.n_ahead) {
-    if (block_of(call, task, following, page + run.n + run.n_ahead) == nullptr) break;
-  }
-  for (int i = 0; i < run.n + run.n_ahead; ++i) {
+  for (int i = 0; i < run.n + kBlocksAhead; ++i) {
     run.blocks[i] = static_cast<const std::byte*>(block_of(call, task, following, page + i));
   }
   return run;

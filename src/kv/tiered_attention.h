@@ -75,8 +75,8 @@ class TieredAttention {
  private:
   struct Scratch;  // the parts of one Buffer
   struct Call;     // one attend()
-  struct Split;
-  struct Task;     // the pages of one partial state
+  struct Split;    // the pages of one partial state
+  struct Task;     // one KV head's part of it
   struct Stretch;  // pages that prefill takes at once
   struct RowBlock {
     int kv_head;
