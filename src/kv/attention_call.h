@@ -10,7 +10,7 @@
 
 namespace tierkv {
 
-// State rows are laid out [kv_head][token][query head of the group], so that the rows that share a
+// State rows are laid out [kv_head][query][query head of the group], so that the rows that share a
 // KV head are consecutive.
 struct TieredAttention::Scratch {
   float *q, *out, *max, *sum;  // [rows, head_dim] and [rows]
@@ -82,17 +82,19 @@ struct TieredAttention::Call {
   PageSource& pages;
   int layer;
   const KvLayerShape& shape;
-  int64_t first_position, n_tokens;
+  int64_t first_position, step;  // where the first query stands, and how far apart they are
+  int64_t n_queries;
   Scratch scratch;
 
-  int64_t n_keys() const { return first_position + n_tokens; }
+  int64_t position(int64_t query) const { return first_position + query * step; }
+  int64_t n_keys() const { return position(n_queries - 1) + 1; }
   int64_t n_pages() const { return (n_keys() + kPageTokens - 1) / kPageTokens; }
   // First page that any query of the chunk can see.
   int64_t first_page() const {
     if (shape.window == 0) return 0;
     return std::max<int64_t>(0, first_position - shape.window + 1) / kPageTokens;
   }
-  int64_t head_rows() const { return n_tokens * shape.group(); }
+  int64_t head_rows() const { return n_queries * shape.group(); }
   int64_t window() const { return shape.window == 0 ? INT64_MAX / 2 : shape.window; }
 
   // Rows [begin, begin + n) of a KV head, with states at the given arrays (indexed by global row).
@@ -194,8 +196,8 @@ struct TieredAttention::Call {
   // Whether each of n_rows rows from `begin` on sees all of the page.
   bool sees_whole(int64_t begin, int64_t n_rows, int64_t page) const {
     const int64_t base = page * kPageTokens;
-    const int64_t last_query = first_position + (begin + n_rows - 1) / shape.group();
-    return base + kPageTokens - 1 <= first_position + begin / shape.group() &&
+    const int64_t last_query = position((begin + n_rows - 1) / shape.group());
+    return base + kPageTokens - 1 <= position(begin / shape.group()) &&
            base > last_query - window();
   }
 
@@ -203,8 +205,8 @@ struct TieredAttention::Call {
   // first.
   bool set_ranges(AttentionRows& rows, int64_t begin, int64_t page, int32_t* ranges) const {
     const int64_t base = page * kPageTokens;
-    const int64_t first_query = first_position + begin / shape.group();
-    const int64_t last_query = first_position + (begin + rows.n_rows - 1) / shape.group();
+    const int64_t first_query = position(begin / shape.group());
+    const int64_t last_query = position((begin + rows.n_rows - 1) / shape.group());
     if (base > last_query || base + kPageTokens <= first_query - window() + 1) return false;
     if (sees_whole(begin, rows.n_rows, page)) {
       rows.first = kWholePage.first.data();
@@ -214,10 +216,9 @@ struct TieredAttention::Call {
     int32_t* first = ranges;
     int32_t* last = ranges + kMaxAttentionRows;
     for (int r = 0; r < rows.n_rows; ++r) {
-      const int64_t position = first_position + (begin + r) / shape.group();
-      last[r] = static_cast<int32_t>(std::clamp<int64_t>(position + 1 - base, 0, kPageTokens));
-      first[r] =
-          static_cast<int32_t>(std::clamp<int64_t>(position - window() + 1 - base, 0, last[r]));
+      const int64_t query = position((begin + r) / shape.group());
+      last[r] = static_cast<int32_t>(std::clamp<int64_t>(query + 1 - base, 0, kPageTokens));
+      first[r] = static_cast<int32_t>(std::clamp<int64_t>(query - window() + 1 - base, 0, last[r]));
     }
     rows.first = first;
     rows.last = last;

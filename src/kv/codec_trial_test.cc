@@ -40,7 +40,7 @@ struct Rig {
       };
       const std::vector<float> q = draw(6), k = draw(2), v = draw(2);
       std::vector<float> out(q.size());
-      EXPECT_TRUE(cache->attend(layer, q.data(), k.data(), v.data(), out.data()).ok());
+      EXPECT_TRUE(cache->attend(layer, q.data(), k.data(), v.data(), {}, out.data()).ok());
       all.insert(all.end(), out.begin(), out.end());
     }
     EXPECT_TRUE(cache->commit().ok());

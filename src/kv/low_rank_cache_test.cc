@@ -80,7 +80,7 @@ struct Sequence {
     for (int layer = 0; layer < 2; ++layer) {
       const Status status =
           cache.attend(layer, q.data() + begin * 6 * kHeadDim, k.data() + begin * 2 * kHeadDim,
-                       v.data() + begin * 2 * kHeadDim, out.data());
+                       v.data() + begin * 2 * kHeadDim, {}, out.data());
       EXPECT_TRUE(status.ok()) << status.message();
     }
     EXPECT_TRUE(cache.commit().ok());

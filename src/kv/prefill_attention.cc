@@ -8,13 +8,13 @@
 namespace tierkv {
 namespace {
 
-constexpr int64_t kTaskTokens[] = {128, 64};  // queries of one task
+constexpr int64_t kTaskQueries[] = {128, 64};  // queries of one task
 constexpr int64_t kTasksPerThread = 16;
 
 // As many queries as leave each thread some tasks: every task converts the pages that it meets.
-int64_t task_tokens(int64_t n_tokens, int n_kv_heads, int n_threads) {
-  const bool many = n_tokens * n_kv_heads >= kTasksPerThread * n_threads * kTaskTokens[0];
-  return kTaskTokens[many ? 0 : 1];
+int64_t task_queries(int64_t n_queries, int n_kv_heads, int n_threads) {
+  const bool many = n_queries * n_kv_heads >= kTasksPerThread * n_threads * kTaskQueries[0];
+  return kTaskQueries[many ? 0 : 1];
 }
 
 }  // namespace
@@ -58,13 +58,13 @@ Status TieredAttention::attend_many(const Call& call) {
 
 void TieredAttention::run_stretch(const Call& call, const Stretch& stretch) {
   const int n_heads = call.shape.n_kv_heads;
-  const int64_t each = task_tokens(call.n_tokens, n_heads, pool_->size());
-  const int64_t n_blocks = (call.n_tokens + each - 1) / each;
+  const int64_t each = task_queries(call.n_queries, n_heads, pool_->size());
+  const int64_t n_blocks = (call.n_queries + each - 1) / each;
   pool_->parallel_for(n_blocks * n_heads, [&](int64_t task, int thread) {
     // The last query blocks see most keys: they go first.
     const int64_t first = (n_blocks - 1 - task / n_heads) * each;
     const RowBlock rows = {static_cast<int>(task % n_heads), first,
-                           std::min(first + each, call.n_tokens)};
+                           std::min(first + each, call.n_queries)};
     run_rows(call, stretch, rows, thread);
   });
 }
@@ -72,8 +72,8 @@ void TieredAttention::run_stretch(const Call& call, const Stretch& stretch) {
 void TieredAttention::run_rows(const Call& call, const Stretch& stretch, const RowBlock& block,
                                int thread) {
   const bool bf16 = uses_bf16();
-  const int64_t end = block.token_end * call.shape.group();
-  for (int64_t row = block.token_begin * call.shape.group(); row < end; row += kMaxAttentionRows) {
+  const int64_t end = block.query_end * call.shape.group();
+  for (int64_t row = block.query_begin * call.shape.group(); row < end; row += kMaxAttentionRows) {
     const int64_t n = std::min<int64_t>(end - row, kMaxAttentionRows);
     AttentionRows rows = call.plain_rows(block.kv_head, row, n);
     for (int64_t page = stretch.page_begin; page < stretch.page_end; ++page) {

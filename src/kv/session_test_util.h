@@ -170,7 +170,7 @@ class SessionRig {
       }
       std::vector<float> result(q.size());
       const Status status =
-          cache->attend(static_cast<int>(layer), q.data(), k.data(), v.data(), result.data());
+          cache->attend(static_cast<int>(layer), q.data(), k.data(), v.data(), {}, result.data());
       if (!status.ok()) {
         cache->abandon();
         return status;

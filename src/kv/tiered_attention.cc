@@ -88,15 +88,17 @@ TieredAttention::Scratch TieredAttention::scratch() const {
 }
 
 Status TieredAttention::attend(PageSource& pages, int layer, int64_t first_position,
-                               int64_t n_tokens, const float* q, float* out) {
-  assert(n_tokens <= max_chunk_);
+                               int64_t n_tokens, const float* q, ChunkTokens wanted, float* out) {
+  assert(n_tokens <= max_chunk_ && wanted.first < n_tokens);
   const KvLayerShape& shape = layout_->shapes[layer];
-  const Call call{pages, layer, shape, first_position, n_tokens, scratch()};
-  const bool few = n_tokens <= kFewTokens && call.head_rows() <= kMaxAttentionRows;
+  const Call call{
+      pages,    layer, shape, first_position + wanted.first, wanted.step, wanted.count(n_tokens),
+      scratch()};
+  const bool few = call.n_queries <= kFewTokens && call.head_rows() <= kMaxAttentionRows;
   QueryForm form = QueryForm::kFloat;
   if (!few && uses_bf16()) form = QueryForm::kBf16;
   if (few && call.has_codes()) form = QueryForm::kCodes;
-  start_rows(call, q, form);
+  start_rows(call, q, wanted, form);
   SelectiveRead* rule = shape.window == 0 ? pages.selective() : nullptr;
   if (rule != nullptr && n_tokens == 1) {
     TIERKV_RETURN_IF_ERROR(attend_selective(call, *rule));
@@ -109,14 +111,16 @@ Status TieredAttention::attend(PageSource& pages, int layer, int64_t first_posit
 }
 
 // Queries to state-row order, scaled, and to the form that kernels take; states start empty.
-void TieredAttention::start_rows(const Call& call, const float* q, QueryForm form) {
+void TieredAttention::start_rows(const Call& call, const float* q, ChunkTokens wanted,
+                                 QueryForm form) {
   const KvLayerShape& shape = call.shape;
   const int64_t chunk = static_cast<int64_t>(shape.group()) * shape.head_dim;
   for_token_blocks(call, [&](int64_t begin, int64_t end, int thread) {
     for (int head = 0; head < shape.n_kv_heads; ++head) {
       for (int64_t token = begin; token < end; ++token) {
-        kernels_->vector->scale(q + (token * shape.n_kv_heads + head) * chunk, shape.scale, chunk,
-                                call.scratch.q + (head * call.n_tokens + token) * chunk);
+        const int64_t from = wanted.first + token * wanted.step;
+        kernels_->vector->scale(q + (from * shape.n_kv_heads + head) * chunk, shape.scale, chunk,
+                                call.scratch.q + (head * call.n_queries + token) * chunk);
       }
       const int64_t row = begin * shape.group();
       const AttentionRows rows = call.plain_rows(head, row, (end - begin) * shape.group());
@@ -140,7 +144,7 @@ void TieredAttention::finish_rows(const Call& call, float* out) {
           call.plain_rows(head, begin * shape.group(), (end - begin) * shape.group()));
       for (int64_t token = begin; token < end; ++token) {
         std::memcpy(out + (token * shape.n_kv_heads + head) * chunk,
-                    call.scratch.out + (head * call.n_tokens + token) * chunk,
+                    call.scratch.out + (head * call.n_queries + token) * chunk,
                     chunk * sizeof(float));
       }
     }
@@ -150,10 +154,10 @@ void TieredAttention::finish_rows(const Call& call, float* out) {
 // fn(token_begin, token_end, thread)
 template <typename Fn>
 void TieredAttention::for_token_blocks(const Call& call, Fn&& fn) {
-  const int64_t n_blocks = (call.n_tokens + kRowTaskTokens - 1) / kRowTaskTokens;
+  const int64_t n_blocks = (call.n_queries + kRowTaskTokens - 1) / kRowTaskTokens;
   pool_->parallel_for(n_blocks, [&](int64_t block, int thread) {
     const int64_t begin = block * kRowTaskTokens;
-    fn(begin, std::min(begin + kRowTaskTokens, call.n_tokens), thread);
+    fn(begin, std::min(begin + kRowTaskTokens, call.n_queries), thread);
   });
 }
 

@@ -67,10 +67,10 @@ class TieredAttention {
   // Other scratch memory, for chunks of at most max_chunk tokens. After an error there is none.
   Status resize(MemoryBudget& budget, int64_t max_chunk);
 
-  // q, out [n_tokens, n_heads, head_dim]; the queries stand at first_position and after, and their
-  // own keys and values are in the pages already.
+  // Of a chunk that stands at first_position and after, and whose keys and values are in the pages
+  // already: q [n_tokens, n_heads, head_dim], out [wanted, n_heads, head_dim].
   Status attend(PageSource& pages, int layer, int64_t first_position, int64_t n_tokens,
-                const float* q, float* out);
+                const float* q, ChunkTokens wanted, float* out);
 
  private:
   struct Scratch;  // the parts of one Buffer
@@ -80,7 +80,7 @@ class TieredAttention {
   struct Stretch;  // pages that prefill takes at once
   struct RowBlock {
     int kv_head;
-    int64_t token_begin, token_end;  // of the chunk
+    int64_t query_begin, query_end;
   };
 
   TieredAttention(const KvLayout& layout, const Kernels& kernels, ThreadPool& pool,
@@ -94,7 +94,7 @@ class TieredAttention {
   Scratch scratch() const;
   bool uses_bf16() const;
   enum class QueryForm : uint8_t { kFloat, kCodes, kBf16 };
-  void start_rows(const Call& call, const float* q, QueryForm form);
+  void start_rows(const Call& call, const float* q, ChunkTokens wanted, QueryForm form);
   void finish_rows(const Call& call, float* out);
   template <typename Fn>
   void for_token_blocks(const Call& call, Fn&& fn);

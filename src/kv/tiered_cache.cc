@@ -84,14 +84,15 @@ void TieredCache::shrink_window_pages() {
   }
 }
 
-Status TieredCache::attend(int layer, const float* q, const float* k, const float* v, float* out) {
+Status TieredCache::attend(int layer, const float* q, const float* k, const float* v,
+                           ChunkTokens wanted, float* out) {
   store(layer, k, v);
   table_.pump();
   table_.count_for_balance(layer, q, k, chunk_);
   if (largest_rank_ > 0 && layout_.is_full(layer) && table_.low_rank() == nullptr) {
     table_.count_queries(layer, q, chunk_);
   }
-  return attention_.attend(*this, layer, length_, chunk_, q, out);
+  return attention_.attend(*this, layer, length_, chunk_, q, wanted, out);
 }
 
 // One task per page and KV head: tokens of a page share cache lines.

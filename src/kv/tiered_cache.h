@@ -41,7 +41,8 @@ class TieredCache : public KvCache, private PageSource {
 
   int64_t length() const override { return length_; }
   Status begin(int64_t n_tokens) override;
-  Status attend(int layer, const float* q, const float* k, const float* v, float* out) override;
+  Status attend(int layer, const float* q, const float* k, const float* v, ChunkTokens wanted,
+                float* out) override;
   Status commit() override;
   void abandon() override;
 

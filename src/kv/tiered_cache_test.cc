@@ -48,6 +48,37 @@ TEST(TieredCache, PrefillIsCloseToTheOracle) {
   }
 }
 
+// A chunk's output of some of its tokens, few or many, in layers that see everything or a window;
+// pages exact, compressed and on flash.
+TEST(TieredCache, AttendsForTheTokensThatAreWanted) {
+  const auto shapes = shapes_for(1, 1);
+  const Sequence sequence(shapes, 1000);
+  for (const bool settled : {false, true}) {
+    for (const ChunkTokens wanted : {ChunkTokens{199, 1}, {7, 32}, {1, 3}}) {
+      Rig rig(shapes, 2, MemoryBudget::kUnlimited, nullptr, AttentionMath::kFloat32);
+      std::vector<std::vector<float>> out;
+      for (int64_t at = 0; at < 800; at += 200) {
+        ASSERT_TRUE(sequence.feed(*rig.cache, at, at + 200).ok());
+      }
+      if (settled) {
+        ASSERT_TRUE(rig.cache->settle(plan_of(rig.layout, 1, 2, 4, {8, 8}, true)).ok());
+        ASSERT_GT(rig.cache->report().n_offloaded, 0);
+      }
+      ASSERT_TRUE(sequence.feed(*rig.cache, 800, 1000, &out, wanted).ok());
+      for (int layer = 0; layer < 2; ++layer) {
+        const size_t row = shapes[layer].n_heads * shapes[layer].head_dim;
+        ASSERT_EQ(out[layer].size(), row * wanted.count(200));
+        for (int64_t i = 0; i < wanted.count(200); i += 5) {
+          const int64_t token = 800 + wanted.first + i * wanted.step;
+          EXPECT_LT(relative_error(out[layer], i * row, sequence.oracle(layer, token)),
+                    settled ? 0.02 : kFloatError)
+              << "layer " << layer << " token " << token;
+        }
+      }
+    }
+  }
+}
+
 TEST(TieredCache, ThreadsChangeNoBit) {
   const auto shapes = shapes_for(1, 1);
   const Sequence sequence(shapes, 900);

@@ -49,17 +49,18 @@ class Sequence {
     }
   }
 
-  // Feeds tokens [begin, end) as one chunk; appends each layer's output to out[layer].
+  // Feeds tokens [begin, end) as one chunk; appends each layer's output of those that are wanted to
+  // out[layer].
   Status feed(TieredCache& cache, int64_t begin, int64_t end,
-              std::vector<std::vector<float>>* out = nullptr) const {
+              std::vector<std::vector<float>>* out = nullptr, ChunkTokens wanted = {}) const {
     TIERKV_RETURN_IF_ERROR(cache.begin(end - begin));
     for (int layer = 0; layer < static_cast<int>(shapes_.size()); ++layer) {
       const KvLayerShape& s = shapes_[layer];
-      std::vector<float> result((end - begin) * s.n_heads * s.head_dim);
+      std::vector<float> result(wanted.count(end - begin) * s.n_heads * s.head_dim);
       const Status status =
           cache.attend(layer, q_[layer].data() + begin * s.n_heads * s.head_dim,
                        k_[layer].data() + begin * s.n_kv_heads * s.head_dim,
-                       v_[layer].data() + begin * s.n_kv_heads * s.head_dim, result.data());
+                       v_[layer].data() + begin * s.n_kv_heads * s.head_dim, wanted, result.data());
       if (!status.ok()) {
         cache.abandon();
         return status;

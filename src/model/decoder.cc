@@ -98,10 +98,14 @@ Decoder::Scratch Decoder::scratch() const {
                  activations_);
 }
 
-Status Decoder::forward(std::span<const int32_t> tokens, KvCache& cache,
+Status Decoder::forward(std::span<const int32_t> tokens, KvCache& cache, ChunkTokens outputs,
                         const std::atomic<bool>* cancel, const LayerInput& on_layer) {
+  const int64_t n_tokens = static_cast<int64_t>(tokens.size());
   TIERKV_RETURN_IF_ERROR(embed(tokens));
-  return run_layers(0, static_cast<int64_t>(tokens.size()), cache, cancel, on_layer);
+  if (outputs.first < 0 || outputs.step < 1 || outputs.count(n_tokens) == 0) {
+    return internal_error("a chunk must have an output");
+  }
+  return run_layers(0, n_tokens, cache, outputs, cancel, on_layer);
 }
 
 Status Decoder::forward_from(int first_layer, std::span<const float> x, KvCache& cache,
@@ -109,10 +113,10 @@ Status Decoder::forward_from(int first_layer, std::span<const float> x, KvCache&
   const int64_t n_tokens = static_cast<int64_t>(x.size()) / spec_.n_embd;
   TIERKV_RETURN_IF_ERROR(check_chunk(n_tokens));
   std::copy(x.begin(), x.end(), scratch().x);
-  return run_layers(first_layer, n_tokens, cache, cancel, {});
+  return run_layers(first_layer, n_tokens, cache, {}, cancel, {});
 }
 
-Status Decoder::run_layers(int first_layer, int64_t n_tokens, KvCache& cache,
+Status Decoder::run_layers(int first_layer, int64_t n_tokens, KvCache& cache, ChunkTokens outputs,
                            const std::atomic<bool>* cancel, const LayerInput& on_layer) {
   TIERKV_RETURN_IF_ERROR(cache.begin(n_tokens));
   matmul_.for_rows(n_tokens, [&](int64_t begin, int64_t end) {
@@ -120,7 +124,8 @@ Status Decoder::run_layers(int first_layer, int64_t n_tokens, KvCache& cache,
   });
   for (int layer = first_layer; layer < spec_.n_layers; ++layer) {
     if (on_layer) on_layer(layer, scratch().x);
-    Status status = run_layer(layer, n_tokens, cache);
+    const bool last = layer + 1 == spec_.n_layers;
+    Status status = run_layer(layer, n_tokens, cache, last ? outputs : ChunkTokens());
     if (status.ok() && cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
       status = cancelled("stopped at the caller's request");
     }
@@ -159,7 +164,8 @@ Status Decoder::embed(std::span<const int32_t> tokens) {
   return {};
 }
 
-Status Decoder::run_layer(int index, int64_t n_tokens, KvCache& cache) {
+// Leaves in x the rows of `outputs` only.
+Status Decoder::run_layer(int index, int64_t n_tokens, KvCache& cache, ChunkTokens outputs) {
   const Scratch s = scratch();
   const LayerWeights& w = weights_.layers[index];
   const KvLayerShape& a = spec_.layers[index].attention;
@@ -169,15 +175,27 @@ Status Decoder::run_layer(int index, int64_t n_tokens, KvCache& cache) {
   }
   {
     const TraceScope scope(trace_, "attention", index);
-    TIERKV_RETURN_IF_ERROR(cache.attend(index, s.q, s.k, s.v, s.attended));
+    TIERKV_RETURN_IF_ERROR(cache.attend(index, s.q, s.k, s.v, outputs, s.attended));
   }
   const TraceScope scope(trace_, "feed forward", index);
+  const int64_t n_rows = outputs.count(n_tokens);
+  keep_rows(outputs, n_rows);
   const MatmulJob output[] = {{&w.attn_output, s.h}};
-  matmul_.run(s.attended, n_tokens, a.n_heads * a.head_dim, output, &w.ffn_gate, kNothing);
-  add_residual(w.post_attention_norm, n_tokens);
-  feed_forward(index, n_tokens);
-  add_residual(w.post_ffw_norm, n_tokens);
+  matmul_.run(s.attended, n_rows, a.n_heads * a.head_dim, output, &w.ffn_gate, kNothing);
+  add_residual(w.post_attention_norm, n_rows);
+  feed_forward(index, n_rows);
+  add_residual(w.post_ffw_norm, n_rows);
   return {};
+}
+
+// The residual stream's rows that `rows` names move to its beginning.
+void Decoder::keep_rows(ChunkTokens rows, int64_t n_rows) {
+  float* x = scratch().x;
+  const int64_t n = spec_.n_embd;
+  for (int64_t i = 0; i < n_rows; ++i) {
+    const int64_t from = rows.first + i * rows.step;
+    if (from != i) std::copy_n(x + from * n, n, x + i * n);
+  }
 }
 
 // x -> q, k, v with biases, norms and rotary embedding applied.

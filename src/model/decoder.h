@@ -43,9 +43,11 @@ class Decoder {
   // Gets the residual stream [n_tokens, n_embd] that enters a layer.
   using LayerInput = std::function<void(int layer, const float* x)>;
 
-  // Runs a chunk that follows what `cache` holds, and commits it there. On an error, and when
-  // `cancel` becomes true between two layers (kCancelled), the cache is as it was.
-  Status forward(std::span<const int32_t> tokens, KvCache& cache,
+  // Runs a chunk that follows what `cache` holds, and commits it there. `outputs` are the tokens
+  // whose logits may be asked for, at least one: of the others the last layer makes keys and values
+  // only. On an error, and when `cancel` becomes true between two layers (kCancelled), the cache is
+  // as it was.
+  Status forward(std::span<const int32_t> tokens, KvCache& cache, ChunkTokens outputs = {},
                  const std::atomic<bool>* cancel = nullptr, const LayerInput& on_layer = {});
 
   // The layers from `first_layer` on of a chunk whose residual stream [n_tokens, n_embd] there is
@@ -53,9 +55,9 @@ class Decoder {
   Status forward_from(int first_layer, std::span<const float> x, KvCache& cache,
                       const std::atomic<bool>* cancel = nullptr);
 
-  // Logits [n_rows, n_vocab] of rows [row, row + n_rows) of the last chunk.
+  // Logits [n_rows, n_vocab] of rows [row, row + n_rows) of the last chunk's outputs.
   void logits(int64_t row, int64_t n_rows, float* out);
-  // Rows of the last chunk after the output norm, [n_rows, n_embd]: what logits are products of.
+  // Such rows after the output norm, [n_rows, n_embd]: what logits are products of.
   void hidden(int64_t row, int64_t n_rows, float* out);
   // Of such rows, at most a chunk of them, the logits [n_rows, n] of tokens [first, first + n), to
   // the bit those of logits(). `first` is a multiple of kPanelRows.
@@ -70,10 +72,11 @@ class Decoder {
   Scratch scratch() const;
   Status check_chunk(int64_t n_tokens) const;
   Status embed(std::span<const int32_t> tokens);
-  Status run_layers(int first_layer, int64_t n_tokens, KvCache& cache,
+  Status run_layers(int first_layer, int64_t n_tokens, KvCache& cache, ChunkTokens outputs,
                     const std::atomic<bool>* cancel, const LayerInput& on_layer);
-  Status run_layer(int index, int64_t n_tokens, KvCache& cache);
+  Status run_layer(int index, int64_t n_tokens, KvCache& cache, ChunkTokens outputs);
   void project_qkv(int index, int64_t n_tokens);
+  void keep_rows(ChunkTokens rows, int64_t n_rows);
   void add_residual(const float* post_norm, int64_t n_tokens);
   void feed_forward(int index, int64_t n_tokens);
   void cap_logits(int64_t n, float* logits) const;

@@ -239,7 +239,7 @@ TEST(Decoder, CancellationLeavesTheCacheAsItWas) {
   const int32_t tokens[] = {1, 2, 3};
   ASSERT_TRUE(rig.decoder->forward(tokens, *rig.cache).ok());
   const std::atomic<bool> cancel{true};
-  EXPECT_EQ(rig.decoder->forward(tokens, *rig.cache, &cancel).code(), StatusCode::kCancelled);
+  EXPECT_EQ(rig.decoder->forward(tokens, *rig.cache, {}, &cancel).code(), StatusCode::kCancelled);
   EXPECT_EQ(rig.cache->length(), 3);
 }
 
@@ -255,7 +255,7 @@ TEST(Decoder, GoesOnFromALayersInput) {
     EXPECT_EQ(layer, static_cast<int>(inputs.size()));
     inputs.emplace_back(x, x + chunk.size() * shape.n_embd);
   };
-  ASSERT_TRUE(rig.decoder->forward(chunk, *rig.cache, nullptr, keep).ok());
+  ASSERT_TRUE(rig.decoder->forward(chunk, *rig.cache, {}, nullptr, keep).ok());
   std::vector<float> whole(chunk.size() * shape.n_vocab), rest(whole.size());
   rig.decoder->logits(0, static_cast<int64_t>(chunk.size()), whole.data());
   ASSERT_EQ(inputs.size(), 3u);
@@ -267,6 +267,57 @@ TEST(Decoder, GoesOnFromALayersInput) {
     EXPECT_EQ(rest, whole) << layer;
   }
   EXPECT_EQ(rig.decoder->forward_from(0, {}, *rig.cache).code(), StatusCode::kInvalidArgument);
+}
+
+// Logits of the tokens that are asked for only, and a cache as if all had been: what follows is the
+// same, to the bit.
+TEST(Decoder, GivesTheOutputsThatAreWanted) {
+  for (const char* architecture : {"llama", "gemma3"}) {
+    TinyShape shape;
+    shape.architecture = architecture;
+    const TinyModel model(shape);
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < 100; ++i) tokens.push_back(i * 7 % static_cast<int>(shape.n_vocab));
+    const std::span<const int32_t> all(tokens);
+    const int64_t n_vocab = shape.n_vocab;
+    Rig whole(model, available_isas().back());
+    ASSERT_TRUE(whole.decoder->forward(all.first(90), *whole.cache).ok());
+    std::vector<float> want(90 * n_vocab), next(n_vocab);
+    whole.decoder->logits(0, 90, want.data());
+    ASSERT_TRUE(whole.decoder->forward(all.last(10), *whole.cache, {9, 1}).ok());
+    whole.decoder->logits(0, 1, next.data());
+    double spread = 0;
+    for (const float x : want) spread = std::max<double>(spread, std::abs(x));
+    for (const ChunkTokens outputs : {ChunkTokens{3, 10}, {89, 1}, {50, 1}, {0, 90}}) {
+      Rig rig(model, available_isas().back());
+      ASSERT_TRUE(rig.decoder->forward(all.first(90), *rig.cache, outputs).ok());
+      const int64_t n = outputs.count(90);
+      std::vector<float> got(n * n_vocab), after(n_vocab);
+      rig.decoder->logits(0, n, got.data());
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t token = outputs.first + i * outputs.step;
+        for (int64_t j = 0; j < n_vocab; ++j) {
+          ASSERT_NEAR(got[i * n_vocab + j], want[token * n_vocab + j], 1e-4 * spread) << token;
+        }
+      }
+      ASSERT_TRUE(rig.decoder->forward(all.last(10), *rig.cache, {9, 1}).ok());
+      rig.decoder->logits(0, 1, after.data());
+      EXPECT_EQ(after, next);
+    }
+    for (const ChunkTokens none : {ChunkTokens{90, 1}, {-1, 1}, {0, 0}}) {
+      EXPECT_EQ(whole.decoder->forward(all.first(90), *whole.cache, none).code(),
+                StatusCode::kInternal);
+      EXPECT_EQ(whole.cache->length(), 100);
+    }
+  }
+}
+
+TEST(ChunkTokens, AreCounted) {
+  EXPECT_EQ(ChunkTokens().count(7), 7);
+  EXPECT_EQ((ChunkTokens{3, 4}.count(7)), 1);
+  EXPECT_EQ((ChunkTokens{2, 4}.count(7)), 2);
+  EXPECT_EQ((ChunkTokens{7, 4}.count(7)), 0);
+  EXPECT_EQ(ChunkTokens::last_of(7).count(7), 1);
 }
 
 // Short chunks go on where long ones ended, in less memory.

@@ -66,7 +66,8 @@ Status AccuracyProbe::read(std::span<const int32_t> text, const Progress& progre
   if (!cache_->rewind(0)) return internal_error("the calibration's cache can't be read anew");
   for (int64_t done = 0; done < shape_.prefix;) {
     const int64_t n = std::min(kMostTokens, shape_.prefix - done);
-    TIERKV_RETURN_IF_ERROR(decoder_->forward(text.subspan(done, n), *cache_, cancel));
+    TIERKV_RETURN_IF_ERROR(
+        decoder_->forward(text.subspan(done, n), *cache_, ChunkTokens::last_of(n), cancel));
     done += n;
     if (progress) progress(done, total);
   }
@@ -77,9 +78,10 @@ Status AccuracyProbe::read(std::span<const int32_t> text, const Progress& progre
 
 Status AccuracyProbe::read_chunk(std::span<const int32_t> tokens, const std::atomic<bool>* cancel) {
   const int64_t n = shape_.tokens * engine_.spec().n_embd;
-  TIERKV_RETURN_IF_ERROR(decoder_->forward(tokens, *cache_, cancel, [&](int layer, const float* x) {
+  const auto keep = [&](int layer, const float* x) {
     std::copy(x, x + n, inputs_.as<float>() + layer * n);
-  }));
+  };
+  TIERKV_RETURN_IF_ERROR(decoder_->forward(tokens, *cache_, {}, cancel, keep));
   for (int64_t row = 0; row < shape_.tokens; row += batch_) {
     decoder_->logits(row, std::min(batch_, shape_.tokens - row),
                      reference_.as<float>() + row * engine_.spec().n_vocab);

@@ -121,13 +121,20 @@ Status warm_up(Engine& engine, const BenchTest& test, const BenchOptions& option
   return subject.measure().status();
 }
 
-double matrix_elements(const ModelSpec& spec, const LayerSpec& layer) {
-  const KvLayerShape& a = layer.attention;
-  const double n_embd = static_cast<double>(spec.n_embd);
-  const double q = static_cast<double>(a.n_heads) * a.head_dim;
-  const double kv = static_cast<double>(a.n_kv_heads) * a.head_dim;
-  return n_embd * (2 * q + 2 * kv + 3 * static_cast<double>(layer.n_ff));
-}
+// Products of one token with a layer's matrices: those that make its queries, keys and values, and
+// the others.
+struct LayerProducts {
+  double qkv, rest;
+
+  LayerProducts(const ModelSpec& spec, const LayerSpec& layer) {
+    const KvLayerShape& a = layer.attention;
+    const double n_embd = static_cast<double>(spec.n_embd);
+    const double q = static_cast<double>(a.n_heads) * a.head_dim;
+    const double kv = static_cast<double>(a.n_kv_heads) * a.head_dim;
+    qkv = n_embd * (q + 2 * kv);
+    rest = n_embd * (q + 3 * static_cast<double>(layer.n_ff));
+  }
+};
 
 // Keys that the queries at [begin, end) see, themselves included.
 double keys_seen(int64_t begin, int64_t end, int64_t window) {
@@ -203,12 +210,16 @@ MeanAndDeviation mean_and_deviation(const std::vector<double>& values) {
 }
 
 double prompt_operations(const ModelSpec& spec, int64_t n_depth, int64_t n_tokens) {
+  const int64_t end = n_depth + n_tokens;
   double products = static_cast<double>(spec.n_embd) * static_cast<double>(spec.n_vocab);
-  for (const LayerSpec& layer : spec.layers) {
-    const KvLayerShape& a = layer.attention;
-    products += static_cast<double>(n_tokens) * matrix_elements(spec, layer);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const KvLayerShape& a = spec.layers[i].attention;
+    const LayerProducts each(spec, spec.layers[i]);
+    const int64_t n_outputs = i + 1 < spec.layers.size() ? n_tokens : 1;
+    products += static_cast<double>(n_tokens) * each.qkv;
+    products += static_cast<double>(n_outputs) * each.rest;
     // q k, and the weighted sum of v.
-    products += 2.0 * a.head_dim * a.n_heads * keys_seen(n_depth, n_depth + n_tokens, a.window);
+    products += 2.0 * a.head_dim * a.n_heads * keys_seen(end - n_outputs, end, a.window);
   }
   return 2 * products;
 }

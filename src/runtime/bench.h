@@ -60,7 +60,8 @@ struct MeanAndDeviation {
 MeanAndDeviation mean_and_deviation(const std::vector<double>& values);
 
 // Operations (two a multiply-add) that reading n_tokens after n_depth needs: matrices, attention to
-// the keys that each query sees, and one row of logits.
+// the keys that each query sees, and one row of logits. Of the last layer that is queries, keys and
+// values, and the rest for the last token only.
 double prompt_operations(const ModelSpec& spec, int64_t n_depth, int64_t n_tokens);
 
 // Packed bytes that one generated token multiplies: all layers and the output matrix. Of an

@@ -8,8 +8,8 @@
 namespace tierkv {
 namespace {
 
-// Of a layer: q 4 x 4, k and v 2 x 4, output 4 x 4, gate, up and down 8 x 4: 144 products a token.
-// Attention: 2 heads of 2, K and V: 8 products a key. Output: 10 x 4.
+// Of a layer: q 4 x 4, k and v 2 x 4: 32 products a token; output 4 x 4, gate, up and down 8 x 4:
+// 112. Attention: 2 heads of 2, K and V: 8 products a key. Output: 10 x 4.
 ModelSpec tiny_spec(std::vector<int64_t> windows) {
   ModelSpec spec;
   spec.n_embd = 4;
@@ -27,15 +27,20 @@ ModelSpec tiny_spec(std::vector<int64_t> windows) {
 }
 
 TEST(Bench, OperationsOfAPrompt) {
+  // Alone, a layer is the last one: 32 of its products for each token, 112 for the last.
   const ModelSpec one = tiny_spec({0});
   EXPECT_EQ(prompt_operations(one, 0, 1), 2 * (144 + 8 * 1 + 40));
-  EXPECT_EQ(prompt_operations(one, 0, 3), 2 * (3 * 144 + 8 * (1 + 2 + 3) + 40));
-  EXPECT_EQ(prompt_operations(one, 2, 3), 2 * (3 * 144 + 8 * (3 + 4 + 5) + 40));
+  EXPECT_EQ(prompt_operations(one, 0, 3), 2 * (3 * 32 + 112 + 8 * 3 + 40));
+  EXPECT_EQ(prompt_operations(one, 2, 3), 2 * (3 * 32 + 112 + 8 * 5 + 40));
   const ModelSpec window = tiny_spec({2});
-  EXPECT_EQ(prompt_operations(window, 0, 3), 2 * (3 * 144 + 8 * (1 + 2 + 2) + 40));
-  EXPECT_EQ(prompt_operations(window, 1000, 3), 2 * (3 * 144 + 8 * (2 + 2 + 2) + 40));
+  EXPECT_EQ(prompt_operations(window, 1000, 3), 2 * (3 * 32 + 112 + 8 * 2 + 40));
   const ModelSpec both = tiny_spec({0, 2});
   EXPECT_EQ(prompt_operations(both, 2, 1), 2 * (2 * 144 + 8 * (3 + 2) + 40));
+  const ModelSpec window_first = tiny_spec({2, 0});
+  EXPECT_EQ(prompt_operations(window_first, 0, 3),
+            2 * (3 * 144 + 8 * (1 + 2 + 2) + 3 * 32 + 112 + 8 * 3 + 40));
+  EXPECT_EQ(prompt_operations(window_first, 1000, 3),
+            2 * (3 * 144 + 8 * (2 + 2 + 2) + 3 * 32 + 112 + 8 * 1003 + 40));
 }
 
 PackedMatrix f32_matrix(int64_t n_rows, int64_t n_cols) {

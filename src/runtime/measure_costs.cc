@@ -164,7 +164,7 @@ class AttentionMeasurement {
         kRepetitions, [&] { evict(*engine_); },
         [&] {
           const double cpu = cpu_now(), wall = now();
-          const Status done = attention.attend(pages, 0, n_tokens - 1, 1, q.data(), out.data());
+          const Status done = attention.attend(pages, 0, n_tokens - 1, 1, q.data(), {}, out.data());
           cpu_seconds_ += cpu_now() - cpu;
           wall_seconds_ += now() - wall;
           if (status.ok()) status = done;

@@ -117,29 +117,36 @@ void PromptFingerprint::begin(int64_t n_tokens) {
   sum_ = last_ = HiddenSum(spec_.n_embd);
 }
 
+// Of the next n tokens, those that the fingerprint takes, if any: each stride_-th before the last
+// token, or the last kTailTokens.
+ChunkTokens PromptFingerprint::taken(int64_t n) const {
+  const int64_t rest = n_tokens_ - done_;
+  if (rule_ == FingerprintRule::kEntropy) return {(rest - 1) % stride_, stride_};
+  return {std::clamp<int64_t>(rest - kTailTokens, 0, n), 1};
+}
+
+ChunkTokens PromptFingerprint::wanted(int64_t n) const {
+  const ChunkTokens tokens = taken(n);
+  return tokens.count(n) > 0 ? tokens : ChunkTokens::last_of(n);
+}
+
 void PromptFingerprint::take(int64_t n, float* last_logits) {
-  const int64_t first = done_;
+  const int64_t n_taken = taken(n).count(n);
   done_ += n;
-  if (rule_ == FingerprintRule::kEntropy) return take_spread(first, last_logits);
-  take_tail(first);
-  if (done_ == n_tokens_) decoder_.logits(n - 1, 1, last_logits);
-}
-
-void PromptFingerprint::take_tail(int64_t first) {
-  for (int64_t t = std::max(first, n_tokens_ - kTailTokens); t < done_; ++t) {
-    decoder_.hidden(t - first, 1, rows_);
-    sum_.add(row(0), 1);
-    if (t + 1 == n_tokens_) last_.add(row(0), 1);
+  const bool whole = done_ == n_tokens_;
+  for (int64_t i = 0; i < n_taken; ++i) {
+    const bool last = whole && i + 1 == n_taken;
+    decoder_.hidden(i, 1, rows_ + n_rows_ * spec_.n_embd);
+    if (rule_ == FingerprintRule::kTail) {
+      sum_.add(row(0), 1);
+      if (last) last_.add(row(0), 1);
+    } else if (++n_rows_ == kRows && !last) {
+      flush(nullptr);
+    }
   }
-}
-
-// Token t is taken when n_tokens - 1 - t is a multiple of the stride.
-void PromptFingerprint::take_spread(int64_t first, float* last_logits) {
-  for (int64_t t = first + (n_tokens_ - 1 - first) % stride_; t < done_; t += stride_) {
-    decoder_.hidden(t - first, 1, rows_ + n_rows_ * spec_.n_embd);
-    if (++n_rows_ == kRows && t + 1 < n_tokens_) flush(nullptr);
-  }
-  if (done_ == n_tokens_) flush(last_logits);
+  if (!whole) return;
+  if (rule_ == FingerprintRule::kEntropy) return flush(last_logits);
+  decoder_.logits(n_taken - 1, 1, last_logits);
 }
 
 Fingerprint PromptFingerprint::finish() const {

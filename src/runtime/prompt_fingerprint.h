@@ -43,7 +43,9 @@ class PromptFingerprint {
                                                            MemoryBudget& budget);
 
   void begin(int64_t n_tokens);
-  // The decoder has just read the prompt's next `n` tokens. After the last of them, `last_logits`
+  // Of the prompt's next `n` tokens, those whose outputs the decoder must give.
+  ChunkTokens wanted(int64_t n) const;
+  // The decoder has just read them, with these outputs. After the last of them, `last_logits`
   // [n_vocab] are the logits there.
   void take(int64_t n, float* last_logits);
   Fingerprint finish() const;
@@ -52,8 +54,7 @@ class PromptFingerprint {
   PromptFingerprint(FingerprintRule rule, const ModelSpec& spec, Decoder& decoder,
                     const Kernels& kernels, ThreadPool& pool);
   std::span<const float> row(int64_t index) const;
-  void take_tail(int64_t first);
-  void take_spread(int64_t first, float* last_logits);
+  ChunkTokens taken(int64_t n) const;
   void flush(float* last_logits);
 
   const FingerprintRule rule_;

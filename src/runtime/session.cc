@@ -288,14 +288,16 @@ Status Session::read_chunks(std::span<const int32_t> todo, const PrefillProgress
     const int64_t first = on_grid_ && !settled_ ? at_once_ - length() % at_once_ : at_once_;
     const int64_t n = std::min(first, total - done);
     const std::span<const int32_t> chunk = todo.subspan(done, n);
-    TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_, cancel));
+    const ChunkTokens outputs =
+        fingerprint_ != nullptr ? fingerprint_->wanted(n) : ChunkTokens::last_of(n);
+    TIERKV_RETURN_IF_ERROR(decoder_->forward(chunk, *cache_, outputs, cancel));
     tokens_.insert(tokens_.end(), chunk.begin(), chunk.end());
     done += n;
     if (progress) progress(done, total);
     if (fingerprint_ != nullptr) {
       fingerprint_->take(n, logits_.as<float>());
     } else if (done == total) {
-      decoder_->logits(n - 1, 1, logits_.as<float>());
+      decoder_->logits(0, 1, logits_.as<float>());
     }
     save_while_reading(total - done);
   }
@@ -316,8 +318,9 @@ bool Session::rewind(int64_t n_tokens) {
 Status Session::read_sampled(const std::atomic<bool>* cancel) {
   if (length() == static_cast<int64_t>(tokens_.size())) return {};
   const std::vector<int32_t> todo(tokens_.begin() + length(), tokens_.end());
-  TIERKV_RETURN_IF_ERROR(decoder_->forward(todo, *cache_, cancel));
-  decoder_->logits(static_cast<int64_t>(todo.size()) - 1, 1, logits_.as<float>());
+  const ChunkTokens last = ChunkTokens::last_of(static_cast<int64_t>(todo.size()));
+  TIERKV_RETURN_IF_ERROR(decoder_->forward(todo, *cache_, last, cancel));
+  decoder_->logits(0, 1, logits_.as<float>());
   return {};
 }
 
@@ -364,7 +367,7 @@ Result<Generation> Session::generate(const GenerateOptions& options, const TextC
       result.stop = StopReason::kContextFull;
       break;
     }
-    const Status status = decoder_->forward({&token, 1}, *cache_, cancel);
+    const Status status = decoder_->forward({&token, 1}, *cache_, {}, cancel);
     if (status.code() == StatusCode::kCancelled ||
         status.code() == StatusCode::kResourceExhausted) {
       result.stop =
