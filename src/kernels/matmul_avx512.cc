@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/matmul.h"
 #include "kernels/matmul_layout.h"
@@ -111,6 +112,73 @@ TIERKV_INLINE void round_block(const float* x, float inverse, int8_t* q, int32_t
     sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
     sums[half] = _mm_cvtsi128_si32(sum);
   }
+}
+
+// Four vectors become one: lane 4 i + v of the result has the largest of lanes 4 i to 4 i + 3 of v.
+TIERKV_INLINE __m512i fold_max(const __m512i (&v)[4]) {
+  const __m512i ab =
+      _mm512_max_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+  const __m512i cd =
+      _mm512_max_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+  return _mm512_max_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+
+// Four blocks side by side, so that reductions share their steps; to the bit what quantize_block()
+// makes of each. False, and nothing is written, if one of them has no or infinite magnitude.
+constexpr int kQuantizedAtOnce = 4;
+bool quantize_blocks(const float* x, InputBlock* out) {
+  const __m512i mask = _mm512_set1_epi32(0x7fffffff);
+  __m512i most[4];
+  for (int b = 0; b < 4; ++b) {
+    const __m512i low = _mm512_and_si512(_mm512_loadu_si512(x + 32 * b), mask);
+    const __m512i high = _mm512_and_si512(_mm512_loadu_si512(x + 32 * b + 16), mask);
+    most[b] = _mm512_max_epi32(low, high);
+  }
+  __m512i all = fold_max(most);
+  all = _mm512_max_epi32(all, _mm512_shuffle_i32x4(all, all, 0x4e));
+  all = _mm512_max_epi32(all, _mm512_shuffle_i32x4(all, all, 0xb1));
+  const __m128 largest = _mm_castsi128_ps(_mm512_castsi512_si128(all));
+  const __m128 tiny = _mm_cmplt_ps(largest, _mm_set1_ps(kTinyMagnitude));
+  const __m128i infinite =
+      _mm_cmpgt_epi32(_mm_castps_si128(largest), _mm_set1_epi32(kInfinityBits - 1));
+  if (_mm_movemask_ps(_mm_or_ps(tiny, _mm_castsi128_ps(infinite))) != 0) return false;
+
+  const __m512 factors = _mm512_broadcast_f32x4(_mm_div_ps(_mm_set1_ps(127.0f), largest));
+  const __m128 d = _mm_div_ps(largest, _mm_set1_ps(127.0f));
+  __m256i sums[4];  // of each 4 quantised
+  const auto round = [&]<int b>(std::integral_constant<int, b>) {
+    const __m512 factor = _mm512_permute_ps(factors, 0x55 * b);
+    const __m512 low = _mm512_mul_ps(_mm512_loadu_ps(x + 32 * b), factor);
+    const __m512 high = _mm512_mul_ps(_mm512_loadu_ps(x + 32 * b + 16), factor);
+    const __m256i q = _mm256_set_m128i(_mm512_cvtepi32_epi8(_mm512_cvtps_epi32(high)),
+                                       _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(low)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out[b].q), q);
+    sums[b] = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
+  };
+  round(std::integral_constant<int, 0>());
+  round(std::integral_constant<int, 1>());
+  round(std::integral_constant<int, 2>());
+  round(std::integral_constant<int, 3>());
+  const __m256i halves =
+      _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+  const __m128i first = _mm256_castsi256_si128(halves);
+  const __m128i sum = _mm_add_epi32(first, _mm256_extracti128_si256(halves, 1));
+  // [d, d_sum, -sum, -first half] of each block, as InputBlock has them behind q.
+  const __m128 d_sum = _mm_mul_ps(d, _mm_cvtepi32_ps(sum));
+  const __m128i ab_low = _mm_unpacklo_epi32(_mm_castps_si128(d), _mm_castps_si128(d_sum));
+  const __m128i ab_high = _mm_unpackhi_epi32(_mm_castps_si128(d), _mm_castps_si128(d_sum));
+  const __m128i neg_sum = _mm_sub_epi32(_mm_setzero_si128(), sum);
+  const __m128i neg_half = _mm_sub_epi32(_mm_setzero_si128(), first);
+  const __m128i cd_low = _mm_unpacklo_epi32(neg_sum, neg_half);
+  const __m128i cd_high = _mm_unpackhi_epi32(neg_sum, neg_half);
+  const auto store = [&](int b, __m128i behind) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(&out[b].d), behind);
+  };
+  store(0, _mm_unpacklo_epi64(ab_low, cd_low));
+  store(1, _mm_unpackhi_epi64(ab_low, cd_low));
+  store(2, _mm_unpacklo_epi64(ab_high, cd_high));
+  store(3, _mm_unpackhi_epi64(ab_high, cd_high));
+  return true;
 }
 
 }  // namespace

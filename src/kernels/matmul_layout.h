@@ -98,6 +98,10 @@ struct PanelLayout {
 
 PanelLayout panel_layout(TensorType type, int64_t n_cols);
 
+// Inputs whose largest magnitude is below this become zeros: 127 / x would overflow.
+inline constexpr float kTinyMagnitude = 1e-36f;
+inline constexpr uint32_t kInfinityBits = 0x7f800000;
+
 // 32 inputs of one token as int8: x[i] ~ d * q[i], |q| <= 127. A quantised buffer is
 // [n_tokens][n_cols / 32, rounded up] of these: everything that a tile needs of a token's block
 // lies behind one pointer. A block with an infinite or NaN input has q = 0 and d = NaN.

@@ -28,6 +28,9 @@ struct VectorKernels {
   int64_t (*argmax)(const float* x, int64_t n);  // first of equal ones
   // sum(exp(x[i] - shift)), and out[i] = exp(x[i] - shift) unless out is null.
   double (*exp_sum)(const float* x, float shift, int64_t n, float* out);
+  // Of each column of x [n_rows, n_cols]: the sum, and that of squares. In float32: for some
+  // hundred rows.
+  void (*column_sums)(const float* x, int64_t n_rows, int64_t n_cols, float* sums, float* squares);
   // IEEE half conversion, round to nearest even.
   void (*to_f16)(const float* x, int64_t n, uint16_t* out);
   void (*from_f16)(const uint16_t* x, int64_t n, float* out);

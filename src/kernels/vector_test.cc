@@ -192,6 +192,29 @@ TEST_P(VectorTest, ExpOverItsWholeRange) {
 }
 
 // Every float16 there is, there and back; and rounding where it matters.
+TEST_P(VectorTest, ColumnSums) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal(3, 2);
+  for (const int64_t n_cols : {1, 7, 16, 17, 64, 100}) {
+    for (const int64_t n_rows : {0, 1, 64}) {
+      std::vector<float> x(n_rows * n_cols), sums(n_cols + 1, 9), squares(n_cols + 1, 9);
+      for (float& value : x) value = normal(random);
+      k().column_sums(x.data(), n_rows, n_cols, sums.data(), squares.data());
+      for (int64_t i = 0; i < n_cols; ++i) {
+        double sum = 0, square = 0;
+        for (int64_t row = 0; row < n_rows; ++row) {
+          sum += x[row * n_cols + i];
+          square += double(x[row * n_cols + i]) * x[row * n_cols + i];
+        }
+        EXPECT_NEAR(sums[i], sum, 1e-4) << i;
+        EXPECT_NEAR(squares[i], square, 1e-6 * square) << i;
+      }
+      EXPECT_EQ(sums[n_cols], 9);  // nothing beyond
+      EXPECT_EQ(squares[n_cols], 9);
+    }
+  }
+}
+
 TEST_P(VectorTest, HalfConversions) {
   std::vector<uint16_t> halves(65536), back(65536);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);

@@ -74,43 +74,37 @@ void KeyBalance::forget() {
   }
 }
 
-void KeyBalance::count(int layer, const float* q, const float* k, int64_t n_tokens) {
+void KeyBalance::count(const VectorKernels& kernels, int layer, const float* q, const float* k,
+                       int64_t n_tokens) {
   if (fixed() || !layout_.is_full(layer)) return;
-  const KvLayerShape& shape = layout_.shapes[layer];
   Sums& sums = sums_[layer];
   const int64_t room = std::min(n_tokens, kMostTokens - sums.n_tokens);
-  const int64_t n = room / kLeastTokens * kLeastTokens;
-  for (int64_t i = 0; i < n * shape.n_heads; ++i) {
-    const int head = static_cast<int>(i % shape.n_heads) / shape.group();
-    for (int d = 0; d < shape.head_dim; ++d) {
-      const double x = q[i * shape.head_dim + d];
-      sums.queries[head * shape.head_dim + d] += x * x;
+  if (room < kLeastTokens) return;
+  const KvLayerShape& shape = layout_.shapes[layer];
+  const int64_t q_width = shape.n_heads * shape.head_dim;
+  const int64_t k_width = shape.n_kv_heads * shape.head_dim;
+  std::vector<float> sum(q_width), square(q_width);
+  for (int64_t end = kLeastTokens; end <= room; end += kLeastTokens) {
+    kernels.column_sums(q, kLeastTokens, q_width, sum.data(), square.data());
+    for (int64_t i = 0; i < q_width; ++i) {
+      const int64_t kv_head = i / shape.head_dim / shape.group();
+      sums.queries[kv_head * shape.head_dim + i % shape.head_dim] += square[i];
     }
+    // Groups as long as a page, whose mean a codec takes out.
+    kernels.column_sums(k, kLeastTokens, k_width, sum.data(), square.data());
+    for (int64_t i = 0; i < k_width; ++i) {
+      const double mean_part = static_cast<double>(sum[i]) * sum[i] / kLeastTokens;
+      sums.keys[i] += std::max(square[i] - mean_part, 0.0);
+    }
+    q += kLeastTokens * q_width;
+    k += kLeastTokens * k_width;
+    sums.n_tokens += kLeastTokens;
   }
-  count_keys(shape, k, n, sums);
-  sums.n_tokens += n;
 }
 
 bool KeyBalance::full() const {
   return !fixed() && !layout_.full_layers.empty() &&
          sums_[layout_.full_layers.back()].n_tokens == kMostTokens;
-}
-
-// Groups as long as a page, whose mean a codec takes out.
-void KeyBalance::count_keys(const KvLayerShape& shape, const float* k, int64_t n_tokens,
-                            Sums& sums) const {
-  const int64_t width = shape.n_kv_heads * shape.head_dim;
-  for (int64_t begin = 0; begin < n_tokens; begin += kLeastTokens) {
-    for (int64_t i = 0; i < width; ++i) {
-      double sum = 0, squares = 0;
-      for (int64_t token = begin; token < begin + kLeastTokens; ++token) {
-        const double x = k[token * width + i];
-        sum += x;
-        squares += x * x;
-      }
-      sums.keys[i] += std::max(squares - sum * sum / kLeastTokens, 0.0);
-    }
-  }
 }
 
 bool KeyBalance::fix(const std::vector<RopePairing>& pairings, bool whatever) {

@@ -27,7 +27,8 @@ class KeyBalance {
   // Counts a chunk's queries [n_tokens, n_heads, head_dim], before they are scaled, and keys
   // [n_tokens, n_kv_heads, head_dim] of a layer. Nothing once it is fixed, or for other layers than
   // full-attention ones.
-  void count(int layer, const float* q, const float* k, int64_t n_tokens);
+  void count(const VectorKernels& kernels, int layer, const float* q, const float* k,
+             int64_t n_tokens);
 
   // Whether kMostTokens have been counted: nothing is gained by waiting.
   bool full() const;
@@ -55,7 +56,6 @@ class KeyBalance {
   };
 
   void forget();
-  void count_keys(const KvLayerShape& shape, const float* k, int64_t n_tokens, Sums& sums) const;
 
   const KvLayout& layout_;
   std::vector<size_t> at_;  // of a layer's factors; layers that have none: their number

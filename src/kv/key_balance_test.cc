@@ -45,7 +45,7 @@ struct Chunk {
 
 KeyBalance counted(const KvLayout& layout, const Chunk& chunk, int64_t n) {
   KeyBalance balance(layout);
-  balance.count(1, chunk.q.data(), chunk.k.data(), n);
+  balance.count(kVectorScalar, 1, chunk.q.data(), chunk.k.data(), n);
   return balance;
 }
 
@@ -78,9 +78,9 @@ TEST(KeyBalance, TooFewTokensSayNothingAndAreForgotten) {
   const KvLayout shapes = layout();
   const Chunk some(63, {4, 1, 4, 1}, {1, 1, 1, 1}), enough(64, {1, 4, 1, 4}, {1, 1, 1, 1});
   KeyBalance balance(shapes);
-  balance.count(1, some.q.data(), some.k.data(), 63);
+  balance.count(kVectorScalar, 1, some.q.data(), some.k.data(), 63);
   EXPECT_FALSE(balance.fix(kHalves, false));
-  balance.count(1, enough.q.data(), enough.k.data(), 64);
+  balance.count(kVectorScalar, 1, enough.q.data(), enough.k.data(), 64);
   ASSERT_TRUE(balance.fix(kHalves, false));
   EXPECT_NEAR(balance.factors(1, 0)[1] / balance.factors(1, 0)[0], 2, 1e-5);
 
@@ -93,18 +93,18 @@ TEST(KeyBalance, StaysAsItWasFixedUntilItIsReset) {
   const KvLayout shapes = layout();
   const Chunk first(512, {4, 1, 4, 1}, {1, 1, 1, 1}), later(512, {1, 9, 1, 9}, {1, 1, 1, 1});
   KeyBalance balance = counted(shapes, first, 512);
-  balance.count(1, later.q.data(), later.k.data(), 512);  // more than are counted
+  balance.count(kVectorScalar, 1, later.q.data(), later.k.data(), 512);  // more than are counted
   ASSERT_TRUE(balance.fix(kHalves, false));
   const std::vector<float> values = balance.values();
   EXPECT_NEAR(values[0] / values[1], 2, 1e-5);
-  balance.count(1, later.q.data(), later.k.data(), 512);
+  balance.count(kVectorScalar, 1, later.q.data(), later.k.data(), 512);
   EXPECT_TRUE(balance.fix(kHalves, true));
   EXPECT_EQ(balance.values(), values);
 
   balance.reset();
   EXPECT_FALSE(balance.fixed());
   EXPECT_EQ(balance.factors(1, 0), nullptr);
-  balance.count(1, later.q.data(), later.k.data(), 512);
+  balance.count(kVectorScalar, 1, later.q.data(), later.k.data(), 512);
   ASSERT_TRUE(balance.fix(kHalves, false));
   EXPECT_NEAR(balance.values()[0] / balance.values()[1], 1.0 / 3, 1e-5);
 

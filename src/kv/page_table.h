@@ -66,7 +66,7 @@ class PageTable {
   void set_ropes(std::vector<KvRope> ropes) { ropes_ = std::move(ropes); }
   void count_queries(int layer, const float* q, int64_t n_tokens);
   void count_for_balance(int layer, const float* q, const float* k, int64_t n_tokens) {
-    key_balance_.count(layer, q, k, n_tokens);
+    key_balance_.count(*kernels_.vector, layer, q, k, n_tokens);
   }
   // Fixes the factors of keys, if there are tokens enough to find them from or `whatever` there is.
   // finish() and settle() do, when many have been read and when a prompt is at its end.

@@ -87,16 +87,14 @@ Status Decoder::resize(MemoryBudget& budget, int64_t max_chunk) {
       memory_, Buffer::allocate(budget, MemoryKind::kScratch,
                                 scratch_bytes(spec_, max_chunk, pool_.size(), activations_), true));
   max_chunk_ = max_chunk;
-  const Scratch s = scratch();
-  matmul_.set_memory(s.matmul, max_chunk, Widths(spec_).input);
-  rope_.set_memory(s.rope, max_chunk);
+  scratch_ =
+      std::make_unique<Scratch>(memory_.data(), spec_, max_chunk, pool_.size(), activations_);
+  matmul_.set_memory(scratch_->matmul, max_chunk, Widths(spec_).input);
+  rope_.set_memory(scratch_->rope, max_chunk);
   return {};
 }
 
-Decoder::Scratch Decoder::scratch() const {
-  return Scratch(const_cast<std::byte*>(memory_.data()), spec_, max_chunk_, pool_.size(),
-                 activations_);
-}
+Decoder::~Decoder() = default;
 
 Status Decoder::forward(std::span<const int32_t> tokens, KvCache& cache, ChunkTokens outputs,
                         const std::atomic<bool>* cancel, const LayerInput& on_layer) {
@@ -112,7 +110,7 @@ Status Decoder::forward_from(int first_layer, std::span<const float> x, KvCache&
                              const std::atomic<bool>* cancel) {
   const int64_t n_tokens = static_cast<int64_t>(x.size()) / spec_.n_embd;
   TIERKV_RETURN_IF_ERROR(check_chunk(n_tokens));
-  std::copy(x.begin(), x.end(), scratch().x);
+  std::copy(x.begin(), x.end(), scratch_->x);
   return run_layers(first_layer, n_tokens, cache, {}, cancel, {});
 }
 
@@ -123,7 +121,7 @@ Status Decoder::run_layers(int first_layer, int64_t n_tokens, KvCache& cache, Ch
     for (int64_t row = begin; row < end; ++row) rope_.fill(row, cache.length() + row);
   });
   for (int layer = first_layer; layer < spec_.n_layers; ++layer) {
-    if (on_layer) on_layer(layer, scratch().x);
+    if (on_layer) on_layer(layer, scratch_->x);
     const bool last = layer + 1 == spec_.n_layers;
     Status status = run_layer(layer, n_tokens, cache, last ? outputs : ChunkTokens());
     if (status.ok() && cancel != nullptr && cancel->load(std::memory_order_relaxed)) {
@@ -151,7 +149,7 @@ Status Decoder::embed(std::span<const int32_t> tokens) {
                                      static_cast<long long>(spec_.n_vocab)));
     }
   }
-  float* x = scratch().x;
+  float* x = scratch_->x;
   matmul_.for_rows(static_cast<int64_t>(tokens.size()), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       float* to = x + row * spec_.n_embd;
@@ -166,7 +164,7 @@ Status Decoder::embed(std::span<const int32_t> tokens) {
 
 // Leaves in x the rows of `outputs` only.
 Status Decoder::run_layer(int index, int64_t n_tokens, KvCache& cache, ChunkTokens outputs) {
-  const Scratch s = scratch();
+  const Scratch& s = *scratch_;
   const LayerWeights& w = weights_.layers[index];
   const KvLayerShape& a = spec_.layers[index].attention;
   {
@@ -182,15 +180,13 @@ Status Decoder::run_layer(int index, int64_t n_tokens, KvCache& cache, ChunkToke
   keep_rows(outputs, n_rows);
   const MatmulJob output[] = {{&w.attn_output, s.h}};
   matmul_.run(s.attended, n_rows, a.n_heads * a.head_dim, output, &w.ffn_gate, kNothing);
-  add_residual(w.post_attention_norm, n_rows);
   feed_forward(index, n_rows);
-  add_residual(w.post_ffw_norm, n_rows);
   return {};
 }
 
 // The residual stream's rows that `rows` names move to its beginning.
 void Decoder::keep_rows(ChunkTokens rows, int64_t n_rows) {
-  float* x = scratch().x;
+  float* x = scratch_->x;
   const int64_t n = spec_.n_embd;
   for (int64_t i = 0; i < n_rows; ++i) {
     const int64_t from = rows.first + i * rows.step;
@@ -200,7 +196,7 @@ void Decoder::keep_rows(ChunkTokens rows, int64_t n_rows) {
 
 // x -> q, k, v with biases, norms and rotary embedding applied.
 void Decoder::project_qkv(int index, int64_t n_tokens) {
-  const Scratch s = scratch();
+  const Scratch& s = *scratch_;
   const LayerWeights& w = weights_.layers[index];
   const KvLayerShape& a = spec_.layers[index].attention;
   const VectorKernels& vec = *kernels_.vector;
@@ -236,26 +232,24 @@ void Decoder::project_qkv(int index, int64_t n_tokens) {
 }
 
 // x += h, through a norm where the architecture has one.
-void Decoder::add_residual(const float* post_norm, int64_t n_tokens) {
-  const Scratch s = scratch();
+void Decoder::add_residual(const float* post_norm, int64_t row) {
+  const Scratch& s = *scratch_;
   const int64_t n = spec_.n_embd;
-  matmul_.for_rows(n_tokens, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      float* h = s.h + row * n;
-      if (post_norm != nullptr) kernels_.vector->rms_norm(h, post_norm, spec_.norm_eps, n, h);
-      kernels_.vector->add(s.x + row * n, h, n, s.x + row * n);
-    }
-  });
+  float *x = s.x + row * n, *h = s.h + row * n;
+  if (post_norm != nullptr) kernels_.vector->rms_norm(h, post_norm, spec_.norm_eps, n, h);
+  kernels_.vector->add(x, h, n, x);
 }
 
+// h, the attention's output, joins x; then x -> x + feed_forward(x).
 void Decoder::feed_forward(int index, int64_t n_tokens) {
-  const Scratch s = scratch();
+  const Scratch& s = *scratch_;
   const LayerWeights& w = weights_.layers[index];
   const int64_t n_ff = spec_.layers[index].n_ff;
   const VectorKernels& vec = *kernels_.vector;
   const MatmulJob gate_up[] = {{&w.ffn_gate, s.gate}, {&w.ffn_up, s.up}};
   matmul_.run(s.h, n_tokens, spec_.n_embd, gate_up, &w.ffn_down, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
+      add_residual(w.post_attention_norm, row);
       vec.rms_norm(s.x + row * spec_.n_embd, w.ffn_norm, spec_.norm_eps, spec_.n_embd,
                    s.h + row * spec_.n_embd);
     }
@@ -268,11 +262,14 @@ void Decoder::feed_forward(int index, int64_t n_tokens) {
     activate(s.gate + begin * n_ff, s.up + begin * n_ff, (end - begin) * n_ff,
              s.gate + begin * n_ff);
   });
+  matmul_.for_rows(n_tokens, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) add_residual(w.post_ffw_norm, row);
+  });
 }
 
 void Decoder::logits(int64_t row, int64_t n_rows, float* out) {
   const TraceScope scope(trace_, "logits");
-  const Scratch s = scratch();
+  const Scratch& s = *scratch_;
   const int64_t n = spec_.n_embd;
   const float* x = s.x + row * n;
   const MatmulJob job[] = {{&weights_.output, out}};
@@ -286,7 +283,7 @@ void Decoder::logits(int64_t row, int64_t n_rows, float* out) {
 
 void Decoder::hidden(int64_t row, int64_t n_rows, float* out) {
   const int64_t n = spec_.n_embd;
-  const float* x = scratch().x + row * n;
+  const float* x = scratch_->x + row * n;
   matmul_.for_rows(n_rows, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       kernels_.vector->rms_norm(x + r * n, weights_.output_norm, spec_.norm_eps, n, out + r * n);

@@ -34,6 +34,8 @@ class Decoder {
                                                  MemoryBudget& budget, int64_t max_chunk,
                                                  Activations activations = Activations::kInt8);
 
+  ~Decoder();
+
   // Other scratch memory, for chunks of at most max_chunk tokens. What the last chunk left there is
   // lost: no logits() or hidden() before the next one. After an error there is none.
   Status resize(MemoryBudget& budget, int64_t max_chunk);
@@ -69,7 +71,6 @@ class Decoder {
   Decoder(const ModelSpec& spec, const Weights& weights, const Kernels& kernels, ThreadPool& pool,
           Activations activations);
 
-  Scratch scratch() const;
   Status check_chunk(int64_t n_tokens) const;
   Status embed(std::span<const int32_t> tokens);
   Status run_layers(int first_layer, int64_t n_tokens, KvCache& cache, ChunkTokens outputs,
@@ -77,7 +78,7 @@ class Decoder {
   Status run_layer(int index, int64_t n_tokens, KvCache& cache, ChunkTokens outputs);
   void project_qkv(int index, int64_t n_tokens);
   void keep_rows(ChunkTokens rows, int64_t n_rows);
-  void add_residual(const float* post_norm, int64_t n_tokens);
+  void add_residual(const float* post_norm, int64_t row);
   void feed_forward(int index, int64_t n_tokens);
   void cap_logits(int64_t n, float* logits) const;
 
@@ -89,6 +90,7 @@ class Decoder {
   const Activations activations_;
   Trace* trace_ = nullptr;
   Buffer memory_;
+  std::unique_ptr<const Scratch> scratch_;  // its parts
   MatmulRunner matmul_;
   RopeTable rope_;
 };
