@@ -46,6 +46,23 @@ TEST_P(ThreadPoolSizes, EveryTaskExactlyOnce) {
 }
 
 // A thread number belongs to one thread at a time, so it can index scratch without locks.
+// Short work stays with the caller, in order; long work is shared.
+TEST_P(ThreadPoolSizes, ShortWorkWakesNobody) {
+  ThreadPool pool(GetParam());
+  ASSERT_TRUE(all_join(pool));
+  std::vector<int64_t> order;
+  const std::thread::id caller = std::this_thread::get_id();
+  pool.parallel_for_short(4, 0.1, [&](int64_t task, int thread) {
+    EXPECT_EQ(thread, 0);
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    order.push_back(task);
+  });
+  EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
+  std::vector<std::atomic<int>> runs(1000);
+  pool.parallel_for_short(1000, 0.1, [&](int64_t task, int) { ++runs[static_cast<size_t>(task)]; });
+  EXPECT_TRUE(std::all_of(runs.begin(), runs.end(), [](const auto& n) { return n == 1; }));
+}
+
 TEST_P(ThreadPoolSizes, ThreadNumbersAreExclusive) {
   ThreadPool pool(GetParam());
   std::vector<int64_t> sums(static_cast<size_t>(pool.size()), 0);

@@ -1,6 +1,8 @@
 // bfloat16 attention on AVX-512. A block is packed once per call into pairs (two dimensions of K,
 // two tokens of V: what one dot instruction takes); then tiles of 6 rows x 64 tokens (scores) and 6
 // rows x 64 dimensions (values) use each loaded vector six times and each broadcast four times.
+// Where heads are short, so that softmax is much of the work, tiles have 4 rows and softmax of one
+// goes between the products of the next (docs/decisions.md).
 #if defined(__x86_64__)
 #include "kernels/attention_bf16.h"
 #include "kernels/simd_avx512.h"
@@ -9,6 +11,8 @@ namespace tierkv {
 namespace {
 
 constexpr int kTileRows = 6;
+constexpr int kChainedRows = 4;  // a divisor of half of every head_dim
+constexpr int64_t kMostChainedDim = 128;
 constexpr int kTileVecs = 4;
 constexpr int64_t kMaxHeadDim = 512;
 constexpr int kPageVecs = kPageTokens / kVecFloats;
@@ -49,16 +53,15 @@ inline __m512bh broadcast_pair(const uint16_t* from) {
 
 inline __m512bh load_pairs(const uint16_t* from) { return (__m512bh)_mm512_load_si512(from); }
 
-// scores [kRows][kPageTokens]
+// Scores of a tile, in registers, over dimensions [begin, end).
 template <int kRows>
-void score_tile(const uint16_t* keys, const uint16_t* q, int64_t head_dim, float* scores) {
-  __m512 sum[kRows][kTileVecs];
-  TIERKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    TIERKV_UNROLL for (int j = 0; j < kTileVecs; ++j) sum[r][j] = _mm512_setzero_ps();
-  }
-  for (int64_t d = 0; d < head_dim; d += 2, keys += 2 * kPageTokens) {
+inline void add_scores(const uint16_t* keys, const uint16_t* q, int64_t head_dim, int64_t begin,
+                       int64_t end, __m512 (&sum)[kRows][kTileVecs]) {
+  for (int64_t d = begin; d < end; d += 2) {
     __m512bh k[kTileVecs];
-    TIERKV_UNROLL for (int j = 0; j < kTileVecs; ++j) k[j] = load_pairs(keys + j * 2 * kVecFloats);
+    TIERKV_UNROLL for (int j = 0; j < kTileVecs; ++j) {
+      k[j] = load_pairs(keys + d * kPageTokens + j * 2 * kVecFloats);
+    }
     TIERKV_UNROLL for (int r = 0; r < kRows; ++r) {
       const __m512bh pair = broadcast_pair(q + r * head_dim + d);
       TIERKV_UNROLL for (int j = 0; j < kTileVecs; ++j) {
@@ -66,6 +69,18 @@ void score_tile(const uint16_t* keys, const uint16_t* q, int64_t head_dim, float
       }
     }
   }
+}
+
+template <int kRows>
+inline void clear(__m512 (&sum)[kRows][kTileVecs]) {
+  TIERKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    TIERKV_UNROLL for (int j = 0; j < kTileVecs; ++j) sum[r][j] = _mm512_setzero_ps();
+  }
+}
+
+// scores [kRows][kPageTokens]
+template <int kRows>
+inline void store_scores(const __m512 (&sum)[kRows][kTileVecs], float* scores) {
   TIERKV_UNROLL for (int r = 0; r < kRows; ++r) {
     TIERKV_UNROLL for (int j = 0; j < kTileVecs; ++j) {
       _mm512_store_ps(scores + r * kPageTokens + j * kVecFloats, sum[r][j]);
@@ -91,8 +106,8 @@ inline void cap_scores(Vec* scores, float cap) {
 
 // Turns a row's scores into probabilities relative to its new maximum, brings max and sum up to
 // date, and returns what its earlier output is to be multiplied with.
-[[gnu::noinline]] float soften_row(const AttentionRows& rows, int row, const float* scores,
-                                   uint16_t* weights) {
+[[gnu::always_inline]] inline float soften_row(const AttentionRows& rows, int row,
+                                               const float* scores, uint16_t* weights) {
   const TokenRange seen = {rows.first[row], rows.last[row]};
   Vec s[kPageVecs];
   for (int i = 0; i < kPageVecs; ++i) s[i] = vec_load(scores + i * kVecFloats);
@@ -159,18 +174,67 @@ void add_values(const uint16_t* values, int64_t head_dim, TokenRange seen, const
   }
 }
 
+// What lies between a tile's scores and its sums of values.
 template <int kRows>
-void attend_tile(const PackedBlock& block, const AttentionRows& rows, const uint16_t* q, int row) {
+struct TileWeights {
   alignas(64) float scores[kRows * kPageTokens];
   alignas(64) uint16_t weights[kRows * kPageTokens];
   float keep[kRows];
-  const int64_t dim = rows.head_dim;
-  score_tile<kRows>(block.keys, q + row * dim, dim, scores);
-  for (int r = 0; r < kRows; ++r) {
-    keep[r] = soften_row(rows, row + r, scores + r * kPageTokens, weights + r * kPageTokens);
+
+  void soften(const AttentionRows& rows, int first_row, int r) {
+    keep[r] = soften_row(rows, first_row + r, scores + r * kPageTokens, weights + r * kPageTokens);
   }
-  add_values<kRows, kTileVecs>(block.values, dim, seen_tokens(rows, row, kRows), weights, keep, 0,
-                               rows.out + row * dim);
+  void add(const PackedBlock& block, const AttentionRows& rows, int first_row) const {
+    add_values<kRows, kTileVecs>(block.values, rows.head_dim, seen_tokens(rows, first_row, kRows),
+                                 weights, keep, 0, rows.out + first_row * rows.head_dim);
+  }
+};
+
+template <int kRows>
+void attend_tile(const PackedBlock& block, const AttentionRows& rows, const uint16_t* q, int row) {
+  const int64_t dim = rows.head_dim;
+  TileWeights<kRows> tile;
+  __m512 sum[kRows][kTileVecs];
+  clear(sum);
+  add_scores(block.keys, q + row * dim, dim, 0, dim, sum);
+  store_scores(sum, tile.scores);
+  for (int r = 0; r < kRows; ++r) tile.soften(rows, row, r);
+  tile.add(block, rows, row);
+}
+
+// The scores of a tile at `row`; between its products the tile before becomes weights, which waits
+// for other things than they do.
+template <int kRows>
+[[gnu::noinline]] void score_and_soften(const PackedBlock& block, const AttentionRows& rows,
+                                        const uint16_t* q, int row, TileWeights<kRows>& tile,
+                                        TileWeights<kRows>& before) {
+  const int64_t dim = rows.head_dim, part = dim / kRows;
+  __m512 sum[kRows][kTileVecs];
+  clear(sum);
+  for (int r = 0; r < kRows; ++r) {
+    before.soften(rows, row - kRows, r);
+    add_scores(block.keys, q + row * dim, dim, r * part, (r + 1) * part, sum);
+  }
+  store_scores(sum, tile.scores);
+}
+
+// n_tiles neighbouring tiles from `row` on. To the bit what attend_tile() makes of them.
+template <int kRows>
+void attend_chain(const PackedBlock& block, const AttentionRows& rows, const uint16_t* q, int row,
+                  int n_tiles) {
+  const int64_t dim = rows.head_dim;
+  TileWeights<kRows> tiles[2];
+  __m512 sum[kRows][kTileVecs];
+  clear(sum);
+  add_scores(block.keys, q + row * dim, dim, 0, dim, sum);
+  store_scores(sum, tiles[0].scores);
+  for (int i = 1; i < n_tiles; ++i, row += kRows) {
+    score_and_soften(block, rows, q, row + kRows, tiles[i % 2], tiles[1 - i % 2]);
+    tiles[1 - i % 2].add(block, rows, row);
+  }
+  TileWeights<kRows>& last = tiles[(n_tiles - 1) % 2];
+  for (int r = 0; r < kRows; ++r) last.soften(rows, row, r);
+  last.add(block, rows, row);
 }
 
 template <int kMostRows>
@@ -187,10 +251,16 @@ void attend(const uint16_t* exact, const AttentionRows& rows, const uint16_t* q,
   if (seen.first >= seen.last) return;
   const PackedBlock block = pack(exact, rows.head_dim, seen, scratch);
   const auto sees = [&](int r) { return r < rows.n_rows && rows.first[r] < rows.last[r]; };
+  const bool chained = rows.head_dim <= kMostChainedDim;
   for (int row = 0; row < rows.n_rows;) {
     int n = 0;
-    while (n < kTileRows && sees(row + n)) ++n;
-    if (n > 0) attend_tiles<kTileRows>(block, rows, q, row, n);
+    while ((chained || n < kTileRows) && sees(row + n)) ++n;
+    if (chained && n >= kChainedRows) {
+      n = n / kChainedRows * kChainedRows;
+      attend_chain<kChainedRows>(block, rows, q, row, n / kChainedRows);
+    } else if (n > 0) {
+      attend_tiles<kTileRows>(block, rows, q, row, n);
+    }
     row += larger(n, 1);
   }
 }

@@ -15,17 +15,18 @@ class RoofTest : public testing::TestWithParam<Isa> {
   int64_t float_lanes() const {
     return GetParam() == Isa::kAvx512 ? 16 : GetParam() == Isa::kAvx2 ? 8 : 1;
   }
+  int64_t chains() const { return GetParam() == Isa::kAvx512 ? 16 : 12; }  // accumulators
 };
 
-// Ten accumulators; a lane of four bytes takes four int8 products, or two of bfloat16.
+// A lane of four bytes takes four int8 products, or two of bfloat16.
 TEST_P(RoofTest, CountsItsMultiplyAdds) {
   const int64_t int8_products = GetParam() == Isa::kScalar ? 1 : 4 * float_lanes();
   for (const int64_t rounds : {int64_t{1}, int64_t{12345}, kMaxRoofRounds}) {
-    EXPECT_EQ(k().int8_dot(rounds), rounds * 10 * int8_products);
-    EXPECT_EQ(k().f32_fma(rounds), rounds * 10 * float_lanes());
+    EXPECT_EQ(k().int8_dot(rounds), rounds * chains() * int8_products);
+    EXPECT_EQ(k().f32_fma(rounds), rounds * chains() * float_lanes());
     const int64_t bf16 = k().bf16_dot(rounds);
     const bool has_bf16 = GetParam() == Isa::kAvx512 && cpu_multiplies_bf16();
-    EXPECT_EQ(bf16, has_bf16 ? rounds * 10 * 2 * float_lanes() : 0);
+    EXPECT_EQ(bf16, has_bf16 ? rounds * chains() * 2 * float_lanes() : 0);
   }
 }
 

@@ -8,13 +8,13 @@
 namespace tierkv {
 namespace {
 
-constexpr int64_t kTaskQueries[] = {128, 64};  // queries of one task
-constexpr int64_t kTasksPerThread = 16;
-
-// As many queries as leave each thread some tasks: every task converts the pages that it meets.
-int64_t task_queries(int64_t n_queries, int n_kv_heads, int n_threads) {
-  const bool many = n_queries * n_kv_heads >= kTasksPerThread * n_threads * kTaskQueries[0];
-  return kTaskQueries[many ? 0 : 1];
+// Queries of one task: every task converts the pages that it meets, so many, as long as each thread
+// has some tasks. Fewer where the chunk's own keys are most of what there is, since its first
+// queries see less of them.
+int64_t task_queries(int64_t n_queries, int64_t n_keys, int n_kv_heads, int n_threads) {
+  constexpr int64_t kMany = 128, kFew = 64;
+  const int64_t tasks_per_thread = n_keys > 2 * n_queries ? 6 : 16;
+  return n_queries * n_kv_heads >= tasks_per_thread * n_threads * kMany ? kMany : kFew;
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ Status TieredAttention::attend_many(const Call& call) {
 
 void TieredAttention::run_stretch(const Call& call, const Stretch& stretch) {
   const int n_heads = call.shape.n_kv_heads;
-  const int64_t each = task_queries(call.n_queries, n_heads, pool_->size());
+  const int64_t each = task_queries(call.n_queries, call.n_keys(), n_heads, pool_->size());
   const int64_t n_blocks = (call.n_queries + each - 1) / each;
   pool_->parallel_for(n_blocks * n_heads, [&](int64_t task, int thread) {
     // The last query blocks see most keys: they go first.

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kSplitStateBytes = 1 << 20;  // partial states held at once, few
 constexpr int64_t kRowTaskTokens = 64;          // queries that one task prepares or finishes
+constexpr double kMergeMicroseconds = 0.1;      // of a head's states of one split, about
 
 // The largest sizes any layer needs.
 struct Extremes {
@@ -251,7 +252,8 @@ void TieredAttention::merge_states(const Call& call, size_t n_splits) {
   const int n_heads = call.shape.n_kv_heads;
   const bool packs = call.is_packed();
   if (n_splits == 0) return;
-  pool_->parallel_for(n_heads, [&](int64_t head, int) {
+  const double each = kMergeMicroseconds * static_cast<double>(n_splits);
+  pool_->parallel_for_short(n_heads, each, [&](int64_t head, int) {
     const AttentionRows plain = call.plain_rows(static_cast<int>(head), 0, call.head_rows());
     const AttentionRows packed = call.packed_rows(static_cast<int>(head));
     for (size_t slot = 0; slot < n_splits; ++slot) {

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace tierkv {
+namespace {
+
+constexpr double kStoreMicroseconds = 0.05;  // of a token's keys and values of one KV head, about
+
+}  // namespace
 
 Result<std::unique_ptr<TieredCache>> TieredCache::create(const KvLayout& layout,
                                                          MemoryBudget& budget,
@@ -100,7 +105,9 @@ void TieredCache::store(int layer, const float* k, const float* v) {
   const KvLayerShape& shape = layout_.shapes[layer];
   const int64_t first_page = length_ / kPageTokens;
   const int64_t n_pages = (length_ + chunk_ - 1) / kPageTokens - first_page + 1;
-  pool_.parallel_for(n_pages * shape.n_kv_heads, [&](int64_t task, int) {
+  const double each =
+      kStoreMicroseconds * static_cast<double>(chunk_) / static_cast<double>(n_pages);
+  pool_.parallel_for_short(n_pages * shape.n_kv_heads, each, [&](int64_t task, int) {
     const int head = static_cast<int>(task % shape.n_kv_heads);
     const int64_t page = first_page + task / shape.n_kv_heads;
     uint16_t* block = writable_block(layer, page, head);
