@@ -237,9 +237,10 @@ INSTANTIATE_TEST_SUITE_P(Isas, FloatMatmulTest, testing::ValuesIn(available_isas
 
 class QuantizeTest : public testing::TestWithParam<Isa> {
  protected:
-  static constexpr int64_t kTokens = 5, kColumns = 75;  // the last block is partial
+  // Four blocks at once, two alone and a partial one.
+  static constexpr int64_t kTokens = 5, kColumns = 203, kBlocks = 7;
   std::vector<InputBlock> quantize(const std::vector<float>& x) const {
-    std::vector<InputBlock> out(kTokens * 3);
+    std::vector<InputBlock> out(kTokens * kBlocks);
     EXPECT_EQ(quantized_bytes(kTokens, kColumns), out.size() * sizeof(InputBlock));
     std::byte* bytes = reinterpret_cast<std::byte*>(out.data());
     const MatmulKernels& kernels = *kernels_for(GetParam()).matmul;
@@ -253,7 +254,8 @@ TEST_P(QuantizeTest, IsTheNearestCode) {
   const std::vector<float> x = random_floats(kTokens * kColumns, 3);
   const std::vector<InputBlock> blocks = quantize(x);
   for (int64_t i = 0; i < kTokens * kColumns; ++i) {
-    const InputBlock& block = blocks[static_cast<size_t>(i / kColumns * 3 + i % kColumns / 32)];
+    const InputBlock& block =
+        blocks[static_cast<size_t>(i / kColumns * kBlocks + i % kColumns / 32)];
     const int q = block.q[i % kColumns % 32];
     ASSERT_LE(std::abs(q), 127);
     const double error = std::abs(static_cast<double>(block.d) * q - x[static_cast<size_t>(i)]);
@@ -289,9 +291,9 @@ TEST_P(QuantizeTest, SameBytesOnEveryIsa) {
                      reinterpret_cast<std::byte*>(expected.data()));
   EXPECT_EQ(std::memcmp(blocks.data(), expected.data(), blocks.size() * sizeof(InputBlock)), 0);
   EXPECT_TRUE(std::isnan(blocks[0].d) && std::isnan(blocks[1].d));
-  EXPECT_EQ(blocks[3].d, 0);
-  EXPECT_EQ(blocks[6].q[2], 2);
-  EXPECT_EQ(blocks[6].q[3], 2);
+  EXPECT_EQ(blocks[kBlocks].d, 0);
+  EXPECT_EQ(blocks[2 * kBlocks].q[2], 2);
+  EXPECT_EQ(blocks[2 * kBlocks].q[3], 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, QuantizeTest, testing::ValuesIn(available_isas()),

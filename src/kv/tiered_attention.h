@@ -1,7 +1,7 @@
 // Attention of one layer over pages in all tiers (docs/architecture.md, "attention over tiers").
 //
 // Exact pages, in RAM or from flash, update a plain state; compressed pages one in rotated space or
-// of latents; both merge at the end. Two ways, by the number of tokens in the chunk:
+// of latents; both merge at the end. Two ways, by the number of queries:
 //  - few (decode): work splits over the KV length. Partial states over fixed runs of kSplitPages
 //  pages
 //    merge in ascending order, so results don't depend on tiers' places or the number of threads.
@@ -52,7 +52,7 @@ enum class AttentionMath : uint8_t { kBf16, kFloat32 };
 
 class TieredAttention {
  public:
-  // Chunks of at most this many tokens are "few".
+  // At most this many queries are "few".
   static constexpr int64_t kFewTokens = 16;
 
   // `largest_rank`: of low-rank layers that there may be.
